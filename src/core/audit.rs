@@ -1,0 +1,154 @@
+//! The chain that proves a history: each entry's digest stands on the one before. Owns the byte layout that is hashed;
+//! must not use the storage codec, so that the chain survives a change of it.
+//!
+//! ```text
+//! chain(0) = SHA-256("onecho chain 1" ‖ store id (16) ‖ class (u16))
+//! chain(n) = SHA-256(chain(n-1) ‖ stub(n) ‖ content(n))
+//! content  = SHA-256(SHA-256(detail) ‖ SHA-256(body))
+//! ```
+//!
+//! Numbers are big-endian; texts and byte strings stand behind their length as `u32`; an absent value is the byte 0, a
+//! present one the byte 1 and then the value. `docs/format.md` lists the fields in order.
+
+use sha2::{Digest as _, Sha256};
+
+use super::name::ScopeDigest;
+use super::outcome::ResourceRef;
+use super::record::{ClassId, Entry, KeptBody, Position};
+
+/// One link: what the next entry stands on.
+pub(crate) type Link = [u8; 32];
+
+/// What the first entry of a class stands on.
+pub(crate) fn genesis(store_id: &[u8; 16], class: ClassId) -> Link {
+    let mut hash = Sha256::new_with_prefix(b"onecho chain 1");
+    hash.update(store_id);
+    hash.update(class.0.to_be_bytes());
+    hash.finalize().into()
+}
+
+/// The link of an entry at `position`.
+pub(crate) fn link(before: &Link, position: Position, scope: ScopeDigest, entry: &Entry) -> Link {
+    let mut hash = Sha256::new_with_prefix(before);
+    hash.update(stub(position, scope, entry));
+    hash.update(content(entry));
+    hash.finalize().into()
+}
+
+/// What a tombstone keeps in clear.
+fn stub(position: Position, scope: ScopeDigest, entry: &Entry) -> Vec<u8> {
+    let mut out = Layout::with_capacity(64);
+    out.u16(position.class.0);
+    out.u64(position.seq);
+    out.u8(entry.transition as u8);
+    out.u64(entry.at.0);
+    out.0.extend_from_slice(&scope.0);
+    out.u8(u8::from(entry.failed));
+    out.u16(entry.code);
+    out.u32(entry.generation);
+    out.0
+}
+
+/// What a tombstone keeps the digest of.
+fn content(entry: &Entry) -> [u8; 32] {
+    let mut hash = Sha256::new_with_prefix(Sha256::digest(detail(entry)));
+    hash.update(Sha256::digest(body(entry)));
+    hash.finalize().into()
+}
+
+/// What goes when the key window is over.
+fn detail(entry: &Entry) -> Vec<u8> {
+    let mut out = Layout::with_capacity(256);
+    out.text(entry.scope.tenant.as_str());
+    out.text(entry.scope.operation.as_str());
+    out.text(entry.scope.key.as_str());
+    entry.fingerprint.layout(&mut out);
+    match &entry.resource {
+        None => out.u8(0),
+        Some(resource) => {
+            out.u8(1);
+            out.resource(resource);
+        }
+    }
+    out.text(&entry.actor);
+    out.0
+}
+
+/// What goes when the body window is over: outcome and effects.
+fn body(entry: &Entry) -> Vec<u8> {
+    let mut out = Layout::with_capacity(256);
+    out.u32(len_u32(entry.meta.len()));
+    for (name, value) in &entry.meta {
+        out.text(name);
+        out.bytes(value);
+    }
+    match &entry.body {
+        KeptBody::Kept(bytes) => {
+            out.u8(1);
+            out.bytes(bytes);
+        }
+        KeptBody::NotKept { digest, len } => {
+            out.u8(0);
+            out.0.extend_from_slice(&digest.0);
+            out.u64(*len);
+        }
+    }
+    out.u32(len_u32(entry.notes.len()));
+    for note in &entry.notes {
+        out.bytes(note.key.as_bytes());
+        out.u8(note.verb as u8);
+        match &note.digest {
+            None => out.u8(0),
+            Some(digest) => {
+                out.u8(1);
+                out.0.extend_from_slice(&digest.0);
+            }
+        }
+    }
+    out.0
+}
+
+/// Bytes in a fixed order, to be hashed.
+pub(crate) struct Layout(Vec<u8>);
+
+impl Layout {
+    fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    pub fn u8(&mut self, number: u8) {
+        self.0.push(number);
+    }
+
+    pub fn u16(&mut self, number: u16) {
+        self.0.extend_from_slice(&number.to_be_bytes());
+    }
+
+    pub fn u32(&mut self, number: u32) {
+        self.0.extend_from_slice(&number.to_be_bytes());
+    }
+
+    pub fn u64(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_be_bytes());
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(len_u32(bytes.len()));
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn resource(&mut self, resource: &ResourceRef) {
+        self.u8(u8::from(resource.is_shared()));
+        self.text(&resource.kind);
+        self.text(&resource.id);
+    }
+}
+
+/// Every length here is bounded far below 4 GiB by the limits on outcomes, names and effects.
+pub(crate) fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,299 @@
+//! The decision: what a command is answered and what it changes. The only place where a scope changes its state.
+//!
+//! | from | event | guard | to | answer |
+//! | --- | --- | --- | --- | --- |
+//! | absent | `Ask` | | absent | run |
+//! | absent | `Finish` | every precondition holds | Succeeded or Failed | done |
+//! | absent | `Finish` | a row that was read has changed | absent | again, then conflict |
+//! | absent | `Finish` | a row or a name is taken | absent | duplicate |
+//! | Succeeded, Failed | any | same fingerprint, key window open | same | replay |
+//! | Succeeded, Failed | any | other fingerprint, key window open | same | mismatch |
+//! | Tombstone | any | `AfterExpiry::Reject` | same | expired |
+//! | Tombstone | as absent | `AfterExpiry::RunAsNew` | as absent, next generation | as absent |
+//! | Tombstone, its window over | as absent | | as absent, next generation | as absent |
+//!
+//! Nothing leaves Succeeded or Failed but by time. The reader asks with `Ask` on a snapshot; the writer decides
+//! `Finish` on the rows as they then are, so a check and its act cannot drift apart.
+
+use std::collections::BTreeMap;
+
+use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb};
+use super::error::{Error, ErrorKind};
+use super::fingerprint::{Fingerprint, Match, Parts};
+use super::invariants;
+use super::name::{Scope, ScopeDigest};
+use super::outcome::{Digest, Outcome, ResourceRef};
+use super::policy::{AfterExpiry, Policy, Windows};
+use super::record::{Age, Entry, KeptBody, Position, Record, Transition};
+use super::reply::Reply;
+use super::row::{Content, Row, RowKey};
+use super::time::Timestamp;
+
+/// One request as the engine carries it: hashed once, then only compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub scope: Scope,
+    pub digest: ScopeDigest,
+    pub parts: Parts,
+    /// What a new record would keep.
+    pub fingerprint: Fingerprint,
+    /// A command without a key: runs, leaves an entry, is never looked up.
+    pub is_protected: bool,
+}
+
+/// What is to be decided.
+pub(crate) enum Command<'a> {
+    /// What is known of the scope?
+    Ask,
+    /// A closure has run: may its outcome and effects be committed?
+    Finish { outcome: &'a Outcome, staged: &'a Staged, actor: &'a str },
+}
+
+/// Everything a decision may look at: the newest entry of the scope and the rows of the command's footprint.
+pub(crate) struct View<'a> {
+    pub record: Option<&'a Record>,
+    pub rows: &'a BTreeMap<RowKey, Option<Row>>,
+    /// Where a new entry would stand.
+    pub position: Position,
+    /// When a clock that had jumped settled by itself; see [`held_until`].
+    pub clock_settled: Option<Timestamp>,
+}
+
+/// What was decided. `changes` may not be lost; `notices` may.
+pub(crate) struct Decision {
+    pub answer: Answer,
+    pub changes: Changes,
+    pub notices: Notices,
+}
+
+pub(crate) enum Answer {
+    /// The scope is free: the closure may run, as this generation.
+    Run { generation: u32 },
+    Reply(Reply),
+    /// A precondition no longer holds: the closure has to run again, on fresh rows.
+    Again { resource: ResourceRef, version: u64 },
+    /// Something is taken. Who made it is told to its own tenant only, so the engine has to look.
+    Duplicate { held: ResourceRef, made: Position },
+    Fault(Error),
+}
+
+/// What is to be written, all of it or nothing.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub entry: Option<Entry>,
+    pub rows: Vec<(RowKey, Option<Row>)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Notices {
+    /// Effects that left a row alone because it has seen a newer event.
+    pub stale: u32,
+}
+
+/// Decides one command. Total and deterministic: the same view, command, time and policy give the same decision.
+pub(crate) fn decide(
+    view: &View<'_>,
+    asked: &Asked,
+    command: &Command<'_>,
+    now: Timestamp,
+    policy: &Policy,
+) -> Decision {
+    let record = view.record.filter(|_| asked.is_protected);
+    let generation = match judge(record, asked, now, policy, view.clock_settled) {
+        Judged::Free { generation } => generation,
+        Judged::Taken(reply) => return answer(Answer::Reply(reply)),
+        Judged::Unreadable(fault) => return answer(Answer::Fault(fault)),
+    };
+    match command {
+        Command::Ask => answer(Answer::Run { generation }),
+        Command::Finish { outcome, staged, actor } => {
+            let decision = finish(view, asked, outcome, staged, actor, now, policy, generation);
+            debug_assert!(invariants::record_and_effects_together(&decision.changes));
+            debug_assert!(invariants::finished_is_final(record, &decision.changes, now, view.clock_settled));
+            decision
+        }
+    }
+}
+
+enum Judged {
+    Free { generation: u32 },
+    Taken(Reply),
+    Unreadable(Error),
+}
+
+/// What the scope's record says to this request.
+fn judge(
+    record: Option<&Record>,
+    asked: &Asked,
+    now: Timestamp,
+    policy: &Policy,
+    settled: Option<Timestamp>,
+) -> Judged {
+    let Some(record) = record else {
+        return Judged::Free { generation: 1 };
+    };
+    let next = Judged::Free { generation: record.entry.generation.saturating_add(1) };
+    match record.age(now) {
+        Age::Whole | Age::Trimmed => match record.entry.fingerprint.judge(&asked.parts) {
+            Match::Same => Judged::Taken(Reply::Replay(record.finished(now))),
+            Match::Differs { parts, formatting_only } => {
+                Judged::Taken(Reply::Mismatch { parts, formatting_only, in_flight: false })
+            }
+            Match::Unknowable => Judged::Unreadable(Error::new(
+                ErrorKind::UnsupportedFormat,
+                "the scope's record has a fingerprint scheme of a newer version: use that version",
+            )),
+        },
+        Age::Forgotten if now >= held_until(record, record.windows.tombstone, settled) => next,
+        Age::Tombstone
+            if policy.after_expiry == AfterExpiry::RunAsNew
+                && now >= held_until(record, record.windows.key, settled) =>
+        {
+            next
+        }
+        Age::Tombstone | Age::Forgotten => Judged::Taken(expired(record, asked)),
+    }
+}
+
+/// The end of a window for a step that runs a command anew. A clock that jumped forward and settled by itself, confirmed
+/// by nobody, may have made up the time, so the windows of what was written before it begin again.
+pub(crate) fn held_until(record: &Record, window: u64, settled: Option<Timestamp>) -> Timestamp {
+    let start = record.entry.at.max(settled.unwrap_or_default());
+    Windows::end(start, window)
+}
+
+fn expired(record: &Record, asked: &Asked) -> Reply {
+    let entry = &record.entry;
+    let is_same = entry.fingerprint.judge(&asked.parts) == Match::Same;
+    Reply::Expired {
+        failed: entry.failed,
+        code: entry.code,
+        at: entry.at,
+        resource: entry.resource.clone().filter(|_| is_same),
+        digest: is_same.then(|| entry.body.digest()),
+    }
+}
+
+/// The arm of a closure that has run on a free scope.
+#[expect(clippy::too_many_arguments, reason = "the arm takes exactly what `decide` was given")]
+fn finish(
+    view: &View<'_>,
+    asked: &Asked,
+    outcome: &Outcome,
+    staged: &Staged,
+    actor: &str,
+    now: Timestamp,
+    policy: &Policy,
+    generation: u32,
+) -> Decision {
+    if let Err(fault) = outcome.check(policy.outcome_bytes_max, !staged.effects.is_empty()) {
+        return answer(Answer::Fault(fault));
+    }
+    for guard in &staged.guards {
+        let version = view.rows.get(&guard.key).and_then(Option::as_ref).map(|row| row.version);
+        if version != guard.version {
+            return again(&guard.key, version);
+        }
+    }
+    let (rows, notes, stale) = match apply_all(view, staged) {
+        Ok(applied) => applied,
+        Err(stopped) => return answer(stopped),
+    };
+    let entry = Entry {
+        transition: if asked.is_protected { Transition::Executed } else { Transition::Unprotected },
+        at: now,
+        generation,
+        scope: asked.scope.clone(),
+        fingerprint: asked.fingerprint.clone(),
+        failed: outcome.failed,
+        code: outcome.code,
+        meta: outcome.meta.clone(),
+        resource: outcome.resource.clone(),
+        body: KeptBody::of(outcome),
+        notes,
+        actor: actor.to_owned(),
+    };
+    let mut finished =
+        Record { position: view.position, windows: policy.windows(), entry: entry.clone() }.finished(now);
+    // The first caller has what it just made, kept or not.
+    finished.body = super::outcome::Body::Present(outcome.body.clone());
+    Decision {
+        answer: Answer::Reply(Reply::Done(finished)),
+        changes: Changes { entry: Some(entry), rows: rows.into_iter().collect() },
+        notices: Notices { stale },
+    }
+}
+
+type AppliedAll = (BTreeMap<RowKey, Option<Row>>, Vec<Note>, u32);
+
+/// Applies the effects in order, each on the rows as the ones before left them.
+fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
+    let mut changed: BTreeMap<RowKey, Option<Row>> = BTreeMap::new();
+    let mut notes = Vec::with_capacity(staged.effects.len());
+    let mut stale = 0;
+    for effect in &staged.effects {
+        let row = match changed.get(&effect.key) {
+            Some(row) => row.as_ref(),
+            None => view.rows.get(&effect.key).and_then(Option::as_ref),
+        };
+        let applied = effect.apply(row, view.position).map_err(|obstacle| {
+            let version = row.map(|row| row.version);
+            stopped(&effect.key, &effect.change, version, obstacle)
+        })?;
+        let (verb, digest) = match applied {
+            Applied::Write(row) => {
+                let digest = content_digest(&row);
+                changed.insert(effect.key.clone(), Some(row));
+                (Verb::Write, digest)
+            }
+            Applied::Remove => {
+                changed.insert(effect.key.clone(), None);
+                (Verb::Remove, None)
+            }
+            Applied::Keep => (Verb::Keep, None),
+            Applied::Stale => {
+                stale += 1;
+                (Verb::Keep, None)
+            }
+        };
+        notes.push(Note { key: effect.key.clone(), verb, digest });
+    }
+    Ok((changed, notes, stale))
+}
+
+fn content_digest(row: &Row) -> Option<Digest> {
+    match &row.content {
+        Content::Value { bytes, .. } => Some(Digest::of(bytes)),
+        Content::Removed | Content::Held(_) => None,
+    }
+}
+
+fn stopped(key: &RowKey, change: &Change, version: Option<u64>, obstacle: Obstacle) -> Answer {
+    match obstacle {
+        Obstacle::Taken { held, made } => Answer::Duplicate { held, made },
+        Obstacle::Moved => Answer::Again { resource: key.reference(), version: version.unwrap_or_default() },
+        Obstacle::Overflow => Answer::Fault(overflow(key, change)),
+        Obstacle::Codec { stored } => Answer::Fault(wrong_codec(&key.reference(), &format!("{stored:?}"))),
+    }
+}
+
+fn overflow(key: &RowKey, change: &Change) -> Error {
+    let by = if let Change::Add { by, .. } = change { *by } else { 0 };
+    Error::new(
+        ErrorKind::LimitExceeded,
+        format!("adding {by} to counter {} leaves the range of 64 bits; nothing was written", key.reference()),
+    )
+}
+
+/// A kind is written one way: its values would be garbage to another codec.
+pub(crate) fn wrong_codec(resource: &ResourceRef, stored: &str) -> Error {
+    Error::invalid(format!("{resource} is stored as {stored}: a kind keeps the codec it was first written with"))
+}
+
+fn again(key: &RowKey, version: Option<u64>) -> Decision {
+    answer(Answer::Again { resource: key.reference(), version: version.unwrap_or_default() })
+}
+
+fn answer(answer: Answer) -> Decision {
+    Decision { answer, changes: Changes::default(), notices: Notices::default() }
+}

@@ -1,0 +1,17 @@
+//! Decides. Owns every rule; must not know clocks, files, locks, threads, randomness, or a map without order.
+
+pub(crate) mod audit;
+pub(crate) mod decide;
+pub(crate) mod effect;
+pub(crate) mod error;
+pub(crate) mod fingerprint;
+mod finite;
+pub(crate) mod invariants;
+mod json;
+pub(crate) mod name;
+pub(crate) mod outcome;
+pub(crate) mod policy;
+pub(crate) mod record;
+pub(crate) mod reply;
+pub(crate) mod row;
+pub(crate) mod time;

@@ -1,0 +1,334 @@
+//! The names that identify one logical command. Owns their limits and the digest of a scope;
+//! must not know what a command does.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::error::{Error, ErrorKind};
+
+/// The longest tenant, operation, kind, step or uniqueness name, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// The longest key, in characters.
+pub const KEY_CHARS_MAX: usize = 255;
+/// The longest key, in bytes: room for 255 characters of four bytes.
+pub const KEY_BYTES_MAX: usize = 4 * KEY_CHARS_MAX;
+/// The longest id of a resource or value of a uniqueness, in bytes.
+pub const ID_BYTES_MAX: usize = 1024;
+
+/// Text that is either a constant of the program or shared by reference count.
+#[derive(Clone)]
+pub(crate) enum Text {
+    Constant(&'static str),
+    Shared(Arc<str>),
+}
+
+impl Text {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Constant(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::Shared(text.into())
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+/// True for a name that may stand in a row key: not empty, not too long, no control byte.
+///
+/// Works on bytes so that it can run while the program is compiled; control characters above 0x7F are refused by
+/// [`checked`], which a constant does not pass through.
+pub(crate) const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() > NAME_BYTES_MAX {
+        return false;
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] < 0x20 || bytes[at] == 0x7F {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Checks one text that comes from outside.
+pub(crate) fn checked(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
+    let fault = if text.is_empty() {
+        "is empty".to_owned()
+    } else if text.len() > bytes_max {
+        format!("has {} bytes, more than {bytes_max}", text.len())
+    } else if text.chars().any(is_unprintable) {
+        "holds a control character".to_owned()
+    } else {
+        return Ok(());
+    };
+    let kind = if text.len() > bytes_max { ErrorKind::LimitExceeded } else { ErrorKind::Invalid };
+    Err(Error::new(kind, format!("{what} {fault}")))
+}
+
+/// Control characters, and the two separators that end a line or paragraph.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || c == '\u{2028}' || c == '\u{2029}'
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) Text);
+
+        impl $name {
+            /// A name that the program knows: checked while it is compiled when it stands in a `const`.
+            ///
+            /// # Panics
+            ///
+            /// When the name is empty, longer than 128 bytes, or holds a control byte; in a `const` that is
+            /// a compile error.
+            #[must_use]
+            pub const fn new(name: &'static str) -> Self {
+                assert!(is_name(name), "a name is 1 to 128 bytes without control characters");
+                Self(Text::Constant(name))
+            }
+
+            /// A name that comes from outside.
+            ///
+            /// # Errors
+            ///
+            /// `Invalid` when it is empty or holds a control character, `LimitExceeded` above 128 bytes.
+            pub fn parse(name: &str) -> Result<Self, Error> {
+                checked($what, name, NAME_BYTES_MAX)?;
+                Ok(Self(name.into()))
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                self.0.as_str()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.as_str())
+            }
+        }
+    };
+}
+
+name!(
+    /// Whose command it is. Keys, resources and messages of one tenant do not exist for another.
+    ///
+    /// ```
+    /// use onecho::Tenant;
+    /// const SHOP: Tenant = Tenant::new("shop");
+    /// assert_eq!(Tenant::parse("shop")?, SHOP);
+    /// assert!(Tenant::parse("").is_err());
+    /// # Ok::<(), onecho::Error>(())
+    /// ```
+    Tenant,
+    "tenant"
+);
+name!(
+    /// Which kind of command it is. Each has a [`Policy`](crate::Policy).
+    ///
+    /// ```
+    /// use onecho::Operation;
+    /// const CREATE_ORDER: Operation = Operation::new("create-order");
+    /// assert_eq!(CREATE_ORDER.as_str(), "create-order");
+    /// ```
+    Operation,
+    "operation"
+);
+
+/// One logical command of a client: 1 to 255 characters, the same over all its retries.
+///
+/// Any printable text is a key; it is compared byte for byte, without Unicode normalisation or trimming. A key is never
+/// made anew for a retry: that would be another command.
+///
+/// ```
+/// use onecho::Key;
+/// let key = Key::parse("welcome-user/usr_abc123")?;
+/// assert_eq!(key.as_str(), "welcome-user/usr_abc123");
+/// assert!(Key::parse("").is_err());
+/// assert!(Key::parse(&"k".repeat(256)).is_err());
+/// # Ok::<(), onecho::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub(crate) Text);
+
+impl Key {
+    /// A key that a client sent.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when it is empty or holds a control character; `LimitExceeded` above 255 characters.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        checked("key", text, KEY_BYTES_MAX)?;
+        let chars = text.chars().count();
+        if chars > KEY_CHARS_MAX {
+            let fault = format!("key has {chars} characters, more than {KEY_CHARS_MAX}");
+            return Err(Error::new(ErrorKind::LimitExceeded, fault));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// A key made from the business fields that identify one command, such as `("cart", "c-17")`.
+    ///
+    /// The order of the fields counts. It is the hexadecimal SHA-256 of the fields with their lengths, so no two lists of
+    /// fields give one key by running together.
+    ///
+    /// ```
+    /// use onecho::Key;
+    /// let one = Key::derived(&[("cart", "17"), ("day", "2026-11-30")])?;
+    /// let other = Key::derived(&[("cart", "172"), ("day", "026-11-30")])?;
+    /// assert_ne!(one, other);
+    /// # Ok::<(), onecho::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` without a field, or with a field whose name is empty.
+    pub fn derived(fields: &[(&str, &str)]) -> Result<Self, Error> {
+        if fields.is_empty() || fields.iter().any(|(name, _)| name.is_empty()) {
+            return Err(Error::new(ErrorKind::Invalid, "a derived key needs fields, each with a name"));
+        }
+        let mut hash = Sha256::new_with_prefix(b"onecho derived key 1");
+        for (name, value) in fields {
+            feed(&mut hash, name.as_bytes());
+            feed(&mut hash, value.as_bytes());
+        }
+        Ok(Self(Text::from(format!("derived-{}", hex(&hash.finalize())).as_str())))
+    }
+
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Shows no key: keys may identify people, and logs are read by many.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.as_str().len())
+    }
+}
+
+/// The identity of one logical command.
+///
+/// ```
+/// use onecho::{Key, Operation, Scope, Tenant};
+/// let scope = Scope {
+///     tenant: Tenant::new("shop"),
+///     operation: Operation::new("create-order"),
+///     key: Key::parse("k-1")?,
+/// };
+/// assert_eq!(scope.key.as_str(), "k-1");
+/// # Ok::<(), onecho::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    /// Whose command it is.
+    pub tenant: Tenant,
+    /// Which kind of command it is.
+    pub operation: Operation,
+    /// Which command it is.
+    pub key: Key,
+}
+
+/// What makes two commands the same. Chosen when the file is created and stored in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ScopeMode {
+    /// Tenant, operation and key: one key may be used once in each operation.
+    #[default]
+    PerOperation,
+    /// Tenant and key: the operation is part of what was asked, so another one under the same key is a mismatch.
+    PerTenant,
+}
+
+/// The first 16 bytes of SHA-256 over a scope: its place in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeDigest(pub [u8; 16]);
+
+impl ScopeDigest {
+    /// The digest of `scope` in a store of this mode, over length-prefixed fields.
+    #[must_use]
+    pub fn of(scope: &Scope, mode: ScopeMode) -> Self {
+        let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
+        hash.update([match mode {
+            ScopeMode::PerOperation => 0,
+            ScopeMode::PerTenant => 1,
+        }]);
+        feed(&mut hash, scope.tenant.as_str().as_bytes());
+        if mode == ScopeMode::PerOperation {
+            feed(&mut hash, scope.operation.as_str().as_bytes());
+        }
+        feed(&mut hash, scope.key.as_str().as_bytes());
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.finalize()[..16]);
+        Self(short)
+    }
+}
+
+/// Feeds bytes behind their length, so that fields cannot run together.
+pub(crate) fn feed(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
+}
+
+/// Lower-case hexadecimal text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,153 @@
+//! What is kept of a finished command. Owns the entry and its times; must not know the bytes it is written as.
+
+use bytes::Bytes;
+
+use super::effect::Note;
+use super::fingerprint::Fingerprint;
+use super::name::Scope;
+use super::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
+use super::policy::Windows;
+use super::reply::Status;
+use super::time::Timestamp;
+
+/// The number of a class: an immutable triple of windows. 0 is the store's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClassId(pub u16);
+
+/// Where an entry stands in the journal. `seq` is unique in the store, and so also the version of what the entry wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Position {
+    pub class: ClassId,
+    pub seq: u64,
+}
+
+/// Which transition an entry tells. Numbered in the format; numbers are only ever added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transition {
+    /// absent -> Succeeded or Failed, by `execute`.
+    Executed = 1,
+    /// A command without a key ran; nothing can be replayed of it.
+    Unprotected = 2,
+}
+
+/// One entry of the journal.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub transition: Transition,
+    pub at: Timestamp,
+    pub generation: u32,
+    pub scope: Scope,
+    pub fingerprint: Fingerprint,
+    pub failed: bool,
+    pub code: u16,
+    pub meta: Vec<(String, Bytes)>,
+    pub resource: Option<ResourceRef>,
+    pub body: KeptBody,
+    pub notes: Vec<Note>,
+    /// The label of the store that wrote it.
+    pub actor: String,
+}
+
+/// A body as the entry holds it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum KeptBody {
+    Kept(Bytes),
+    NotKept { digest: Digest, len: u64 },
+}
+
+impl KeptBody {
+    pub fn of(outcome: &Outcome) -> Self {
+        if outcome.keeps_body {
+            return Self::Kept(outcome.body.clone());
+        }
+        Self::NotKept { digest: Digest::of(&outcome.body), len: outcome.body.len() as u64 }
+    }
+
+    pub fn digest(&self) -> Digest {
+        match self {
+            Self::Kept(bytes) => Digest::of(bytes),
+            Self::NotKept { digest, .. } => *digest,
+        }
+    }
+}
+
+/// An entry, where it stands and how long it lasts: what is known of a scope.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub position: Position,
+    pub windows: Windows,
+    pub entry: Entry,
+}
+
+/// What a record is by now, by its own times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// Outcome and body are replayed.
+    Whole,
+    /// The outcome is replayed, the body's window is over.
+    Trimmed,
+    /// The key's window is over.
+    Tombstone,
+    /// The tombstone's window is over too.
+    Forgotten,
+}
+
+impl Record {
+    pub fn body_until(&self) -> Timestamp {
+        Windows::end(self.entry.at, self.windows.body)
+    }
+
+    pub fn key_until(&self) -> Timestamp {
+        Windows::end(self.entry.at, self.windows.key)
+    }
+
+    /// What the record is at `now`. A window is over when `now` has reached its end; whether a worker has already
+    /// removed anything changes no answer.
+    pub fn age(&self, now: Timestamp) -> Age {
+        if now >= Windows::end(self.entry.at, self.windows.tombstone) {
+            Age::Forgotten
+        } else if now >= self.key_until() {
+            Age::Tombstone
+        } else if now >= self.body_until() {
+            Age::Trimmed
+        } else {
+            Age::Whole
+        }
+    }
+
+    /// What a caller gets of the outcome at `now`.
+    pub fn finished(&self, now: Timestamp) -> Finished {
+        let entry = &self.entry;
+        let trimmed = self.age(now) != Age::Whole;
+        let body = match &entry.body {
+            KeptBody::Kept(bytes) if !trimmed => Body::Present(bytes.clone()),
+            KeptBody::Kept(bytes) => Body::Trimmed { digest: Digest::of(bytes), len: bytes.len() as u64 },
+            KeptBody::NotKept { digest, len } => Body::NotKept { digest: *digest, len: *len },
+        };
+        Finished {
+            code: entry.code,
+            failed: entry.failed,
+            body,
+            resource: entry.resource.clone(),
+            at: entry.at,
+            body_until: self.body_until(),
+            key_until: self.key_until(),
+            generation: entry.generation,
+            metadata: entry.meta.clone(),
+        }
+    }
+
+    /// What somebody who only looks is told at `now`.
+    pub fn status(&self, now: Timestamp) -> Status {
+        match self.age(now) {
+            Age::Whole | Age::Trimmed => Status::Finished(self.finished(now)),
+            Age::Tombstone => Status::Tombstone {
+                failed: self.entry.failed,
+                code: self.entry.code,
+                resource: self.entry.resource.clone(),
+                at: self.entry.at,
+            },
+            Age::Forgotten => Status::Absent,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What stands around every value in the file: version, kind, length, body, CRC-32.
+//!
+//! The CRC also covers the table and the key, so that a row found under another key is damage and not data. Owns the
+//! frame; must not know what is in it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec;
+
+/// The version of the frame and of every body in it. A change needs a new number and a reader for the old one.
+pub(crate) const VERSION: u8 = 1;
+/// Version, kind, and the length of the body as a big-endian `u32`.
+const HEAD_BYTES: usize = 6;
+const CRC_BYTES: usize = 4;
+
+/// Tables by the number that goes into the CRC. Numbers are only ever added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Meta = 1,
+    Class = 2,
+    Journal = 3,
+    Resource = 5,
+}
+
+/// What a body is. Numbers are only ever added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Identity = 1,
+    State = 2,
+    Class = 3,
+    Entry = 4,
+    Row = 5,
+}
+
+/// Frames `value` for one place in the file.
+pub(crate) fn seal<T: Serialize>(table: Table, key: &[u8], kind: Kind, value: &T) -> Result<Vec<u8>, String> {
+    let body = codec::encode(value)?;
+    if body.len() > codec::BODY_BYTES_MAX {
+        return Err(format!("{} bytes are more than a row may have", body.len()));
+    }
+    let len = u32::try_from(body.len()).map_err(|_| "longer than 4 GiB".to_owned())?;
+    let mut framed = Vec::with_capacity(HEAD_BYTES + body.len() + CRC_BYTES);
+    framed.push(VERSION);
+    framed.push(kind as u8);
+    framed.extend_from_slice(&len.to_be_bytes());
+    framed.extend_from_slice(&body);
+    let crc = crc(table, key, &framed);
+    framed.extend_from_slice(&crc.to_be_bytes());
+    Ok(framed)
+}
+
+/// The value of a frame that was sealed for this place; the text says what is wrong with any other.
+pub(crate) fn open<T: DeserializeOwned>(
+    table: Table,
+    key: &[u8],
+    kind: Kind,
+    framed: &[u8],
+) -> Result<T, String> {
+    codec::decode(body(table, key, kind, framed)?)
+}
+
+fn body<'b>(table: Table, key: &[u8], kind: Kind, framed: &'b [u8]) -> Result<&'b [u8], String> {
+    let Some((covered, crc_bytes)) = framed.split_last_chunk::<CRC_BYTES>() else {
+        return Err(format!("{} bytes are too few for a row", framed.len()));
+    };
+    let Some((head, body)) = covered.split_first_chunk::<HEAD_BYTES>() else {
+        return Err(format!("{} bytes are too few for a row", framed.len()));
+    };
+    if u32::from_be_bytes(*crc_bytes) != crc(table, key, covered) {
+        return Err("its checksum is wrong".to_owned());
+    }
+    let [version, stored_kind, len @ ..] = *head;
+    if version != VERSION {
+        return Err(format!("its row version is {version}, this program knows {VERSION}"));
+    }
+    if stored_kind != kind as u8 {
+        return Err(format!("it is of kind {stored_kind}, not {}", kind as u8));
+    }
+    if u32::from_be_bytes(len) as usize != body.len() {
+        return Err("its length is wrong".to_owned());
+    }
+    Ok(body)
+}
+
+fn crc(table: Table, key: &[u8], covered: &[u8]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    hash.update(&[table as u8]);
+    hash.update(&(key.len() as u64).to_be_bytes());
+    hash.update(key);
+    hash.update(covered);
+    hash.finalize()
+}

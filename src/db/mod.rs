@@ -1,0 +1,15 @@
+//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules, clocks or
+//! threads.
+
+pub(crate) mod codec;
+pub(crate) mod database;
+pub(crate) mod disk;
+pub(crate) mod envelope;
+pub(crate) mod fault;
+pub(crate) mod file_disk;
+pub(crate) mod open;
+#[cfg(feature = "testing")]
+pub(crate) mod sim_disk;
+pub(crate) mod stored;
+mod tables;
+pub(crate) mod verify;

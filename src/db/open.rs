@@ -1,0 +1,204 @@
+//! From a name on a disk to an open file: looking, creating, settling, checking. Owns the order of these steps; must not
+//! know what the store does afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableHandle};
+
+use super::database::{CommitMode, Db, place, put_meta, read_meta};
+use super::disk::{Disk, Found, Published};
+use super::envelope::{self, Kind, Table};
+use super::fault::Fault;
+use super::stored::{Identity, State, StoredClass};
+use super::tables::{self, CLASS, INDEX, JOURNAL, META, RESOURCE};
+use crate::core::name::ScopeMode;
+use crate::core::policy::Windows;
+use crate::core::record::{ClassId, Position};
+use crate::core::time::Timestamp;
+
+/// The version of the file's layout. Row versions are the envelope's.
+pub(crate) const FORMAT_VERSION: u16 = 1;
+/// What the row `format` begins with; the version follows, big-endian.
+const FORMAT_MARK: &[u8] = b"onecho";
+/// The first bytes of a redb file, and behind them the byte whose second bit says "not closed cleanly".
+const REDB_MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
+const UNCLEAN_BIT: u8 = 2;
+
+/// How to open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub cache_bytes: usize,
+    pub mode: CommitMode,
+    /// Up to this size every open checks the whole file.
+    pub check_at_open_max: u64,
+    /// Check the whole file whatever its size.
+    pub strict: bool,
+    /// A handle of this process has failed on the file: what is cached may never have reached the disk.
+    pub after_failure: bool,
+}
+
+/// What a new file is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth {
+    pub store_id: [u8; 16],
+    pub scope_mode: ScopeMode,
+    pub now: Timestamp,
+}
+
+/// Why a file could not be opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    Missing,
+    DirectoryMissing,
+    NotAFile(&'static str),
+    Empty,
+    Foreign,
+    Format { found: u16 },
+    /// Pages of a file that failed in this process cannot be dropped, so what it holds cannot be told.
+    Unsettled,
+    Disk(std::io::Error),
+    Fault(Fault),
+}
+
+impl<F: Into<Fault>> From<F> for Unopened {
+    fn from(fault: F) -> Self {
+        Self::Fault(fault.into())
+    }
+}
+
+/// An open file and what its last commit said.
+pub(crate) struct Opened {
+    pub db: Db,
+    pub state: State,
+    /// The whole file was checked.
+    pub checked: bool,
+}
+
+/// Opens what is there; with `birth` makes a new file where there is none.
+pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Result<Opened, Unopened> {
+    let (len, head) = match (disk.look().map_err(Unopened::Disk)?, birth) {
+        (Found::Missing, Some(birth)) => {
+            create(disk, how, birth)?;
+            match disk.look().map_err(Unopened::Disk)? {
+                Found::File { len, head } => (len, head),
+                _ => return Err(Unopened::Missing),
+            }
+        }
+        (Found::Missing, None) => return Err(Unopened::Missing),
+        (Found::DirectoryMissing, _) => return Err(Unopened::DirectoryMissing),
+        (Found::NotAFile(what), _) => return Err(Unopened::NotAFile(what)),
+        (Found::Empty, _) => return Err(Unopened::Empty),
+        (Found::File { len, head }, _) => (len, head),
+    };
+    if head.len() <= REDB_MAGIC.len() || head[..REDB_MAGIC.len()] != REDB_MAGIC {
+        return Err(Unopened::Foreign);
+    }
+    let is_unclean = head[REDB_MAGIC.len()] & UNCLEAN_BIT != 0;
+    if is_unclean || how.after_failure {
+        let settled = disk.settle().map_err(Unopened::Disk)?;
+        if how.after_failure && !settled.pages_dropped {
+            return Err(Unopened::Unsettled);
+        }
+    }
+    let checked = how.strict || how.after_failure || len <= how.check_at_open_max;
+    let database = disk.open(&mut builder(how.cache_bytes, checked)).map_err(Fault::from)?;
+    let (identity, state, classes) = read(&database)?;
+    let db = Db {
+        database,
+        disk: Arc::clone(disk),
+        identity,
+        classes: RwLock::new(classes),
+        mode: how.mode,
+        check_at_open_max: how.check_at_open_max,
+    };
+    Ok(Opened { db, state, checked })
+}
+
+fn builder(cache_bytes: usize, check: bool) -> redb::Builder {
+    let mut builder = redb::Database::builder();
+    builder.set_cache_size(cache_bytes).set_check_integrity_on_open(check);
+    builder
+}
+
+/// Makes a whole file under a temporary name and gives it its own name last, so that nobody ever sees half of one.
+fn create(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
+    let made = make(disk, how, birth).and_then(|()| disk.publish().map_err(Unopened::Disk));
+    match made {
+        Ok(Published::Done | Published::AlreadyThere) => Ok(()),
+        Err(fault) => {
+            disk.discard();
+            Err(fault)
+        }
+    }
+}
+
+fn make(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
+    let database = disk.create(&mut builder(how.cache_bytes, false)).map_err(Fault::from)?;
+    let mut write = database.begin_write()?;
+    write.set_two_phase_commit(true);
+    {
+        let mut meta = write.open_table(META)?;
+        let format = [FORMAT_MARK, &FORMAT_VERSION.to_be_bytes()].concat();
+        meta.insert(tables::FORMAT, format.as_slice())?;
+        let identity =
+            Identity { store_id: birth.store_id, scope_mode: birth.scope_mode, created_at: birth.now };
+        put_meta(&mut meta, tables::IDENTITY, Kind::Identity, &identity)?;
+        put_meta(&mut meta, tables::STATE, Kind::State, &State { last_time: birth.now, ..State::default() })?;
+        write.open_table(CLASS)?;
+        write.open_table(JOURNAL)?;
+        write.open_table(INDEX)?;
+        write.open_table(RESOURCE)?;
+    }
+    write.commit()?;
+    Ok(database.close()?)
+}
+
+type Contents = (Identity, State, BTreeMap<ClassId, Windows>);
+
+/// Reads what every file must have, and checks what is cheap: counts, and that each chain ends where it says.
+fn read(database: &redb::Database) -> Result<Contents, Unopened> {
+    let read = database.begin_read()?;
+    if !read.list_tables()?.any(|table| table.name() == META.name()) {
+        return Err(Unopened::Foreign);
+    }
+    let meta = read.open_table(META)?;
+    let format = meta.get(tables::FORMAT)?.ok_or(Unopened::Foreign)?;
+    let version = match format.value().strip_prefix(FORMAT_MARK) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => return Err(Unopened::Foreign),
+    };
+    if version != FORMAT_VERSION {
+        return Err(Unopened::Format { found: version });
+    }
+    let identity = read_meta(&meta, tables::IDENTITY, Kind::Identity)?;
+    let state: State = read_meta(&meta, tables::STATE, Kind::State)?;
+    let mut classes = BTreeMap::new();
+    for item in read.open_table(CLASS)?.iter()? {
+        let (key, stored) = item?;
+        let class = u16::from_be_bytes(*key.value());
+        let stored: StoredClass = envelope::open(Table::Class, key.value(), Kind::Class, stored.value())
+            .map_err(|what| Fault::damaged(&format!("class {class}"), &what))?;
+        classes.insert(ClassId(class), stored.windows);
+    }
+    let journal = read.open_table(JOURNAL)?;
+    for head in &state.heads {
+        let newest = Position { class: ClassId(head.class), seq: head.seq };
+        if journal.get(&tables::position_key(newest))?.is_none() {
+            return Err(Fault::damaged(&place(newest), "the chain ends there, the journal lacks it").into());
+        }
+    }
+    let entries: u64 = state.heads.iter().map(|head| head.entries).sum();
+    counts("journal", journal.len()?, entries)?;
+    counts("index", read.open_table(INDEX)?.len()?, state.records)?;
+    counts("resource", read.open_table(RESOURCE)?.len()?, state.rows)?;
+    Ok((identity, state, classes))
+}
+
+fn counts(table: &str, found: u64, expected: u64) -> Result<(), Fault> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Fault::damaged(&format!("table {table}"), &format!("it has {found} rows, not {expected}")))
+}

@@ -1,0 +1,243 @@
+//! The bodies that stand in envelopes, and their translation from and to the core's nouns.
+//!
+//! Field order is the format: `docs/format.md` specifies it and golden bytes pin it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::core::effect::{Note, Verb};
+use crate::core::fingerprint::Fingerprint;
+use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, Text};
+use crate::core::outcome::{Digest, ResourceRef};
+use crate::core::policy::Windows;
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::row::{Codec, Content, Row, RowKey};
+use crate::core::time::Timestamp;
+
+/// What never changes after creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub store_id: [u8; 16],
+    pub scope_mode: ScopeMode,
+    pub created_at: Timestamp,
+}
+
+/// What changes with every commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Raised by each open of another process.
+    pub epoch: u64,
+    /// The newest time that was stored.
+    pub last_time: Timestamp,
+    /// The highest sequence number that was used.
+    pub last_seq: u64,
+    /// When a clock that had jumped last settled by itself.
+    pub clock_settled: Option<Timestamp>,
+    /// Rows of `index`.
+    pub records: u64,
+    /// Rows of `resource`.
+    pub rows: u64,
+    /// Commands that were ever executed.
+    pub executed: u64,
+    /// One for each class that has an entry, ascending.
+    pub heads: Vec<Head>,
+}
+
+/// The end of a class's chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub class: u16,
+    /// The sequence number of its newest entry.
+    pub seq: u64,
+    /// Its entries.
+    pub entries: u64,
+    pub link: [u8; 32],
+}
+
+impl State {
+    /// The head of a class, if it has an entry.
+    pub fn head(&self, class: ClassId) -> Option<&Head> {
+        self.heads.iter().find(|head| head.class == class.0)
+    }
+
+    /// Puts a head in its place.
+    pub fn set_head(&mut self, head: Head) {
+        match self.heads.binary_search_by_key(&head.class, |known| known.class) {
+            Ok(at) => self.heads[at] = head,
+            Err(at) => self.heads.insert(at, head),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredClass {
+    pub windows: Windows,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredEntry {
+    transition: u8,
+    at: Timestamp,
+    generation: u32,
+    tenant: String,
+    operation: String,
+    key: String,
+    fingerprint: Fingerprint,
+    failed: bool,
+    code: u16,
+    meta: Vec<(String, Bytes)>,
+    resource: Option<ResourceRef>,
+    body: StoredBody,
+    notes: Vec<StoredNote>,
+    actor: String,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredBody {
+    Kept(Bytes),
+    NotKept { digest: Digest, len: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredNote {
+    key: Bytes,
+    verb: u8,
+    digest: Option<Digest>,
+}
+
+impl From<&Entry> for StoredEntry {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            transition: entry.transition as u8,
+            at: entry.at,
+            generation: entry.generation,
+            tenant: entry.scope.tenant.as_str().to_owned(),
+            operation: entry.scope.operation.as_str().to_owned(),
+            key: entry.scope.key.as_str().to_owned(),
+            fingerprint: entry.fingerprint.clone(),
+            failed: entry.failed,
+            code: entry.code,
+            meta: entry.meta.clone(),
+            resource: entry.resource.clone(),
+            body: match &entry.body {
+                KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
+                KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
+            },
+            notes: entry.notes.iter().map(StoredNote::from).collect(),
+            actor: entry.actor.clone(),
+        }
+    }
+}
+
+impl TryFrom<StoredEntry> for Entry {
+    type Error = String;
+
+    fn try_from(stored: StoredEntry) -> Result<Self, String> {
+        stored.fingerprint.check()?;
+        Ok(Self {
+            transition: match stored.transition {
+                1 => Transition::Executed,
+                2 => Transition::Unprotected,
+                other => return Err(format!("its transition {other} is unknown")),
+            },
+            at: stored.at,
+            generation: stored.generation,
+            scope: Scope {
+                tenant: Tenant(text(stored.tenant)),
+                operation: Operation(text(stored.operation)),
+                key: Key(text(stored.key)),
+            },
+            fingerprint: stored.fingerprint,
+            failed: stored.failed,
+            code: stored.code,
+            meta: stored.meta,
+            resource: stored.resource,
+            body: match stored.body {
+                StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
+                StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
+            },
+            notes: stored.notes.into_iter().map(Note::try_from).collect::<Result<_, _>>()?,
+            actor: stored.actor,
+        })
+    }
+}
+
+fn text(text: String) -> Text {
+    Text::Shared(Arc::from(text))
+}
+
+impl From<&Note> for StoredNote {
+    fn from(note: &Note) -> Self {
+        Self {
+            key: Bytes::copy_from_slice(note.key.as_bytes()),
+            verb: note.verb as u8,
+            digest: note.digest,
+        }
+    }
+}
+
+impl TryFrom<StoredNote> for Note {
+    type Error = String;
+
+    fn try_from(stored: StoredNote) -> Result<Self, String> {
+        Ok(Self {
+            key: RowKey::parse(&stored.key).ok_or("an effect names no row")?,
+            verb: match stored.verb {
+                0 => Verb::Write,
+                1 => Verb::Remove,
+                2 => Verb::Keep,
+                other => return Err(format!("its effect {other} is unknown")),
+            },
+            digest: stored.digest,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredRow {
+    version: u64,
+    made_class: u16,
+    made_seq: u64,
+    event_time: Option<Timestamp>,
+    content: StoredContent,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredContent {
+    Value { codec: Codec, bytes: Bytes },
+    Removed,
+    Held(ResourceRef),
+}
+
+impl From<&Row> for StoredRow {
+    fn from(row: &Row) -> Self {
+        Self {
+            version: row.version,
+            made_class: row.made.class.0,
+            made_seq: row.made.seq,
+            event_time: row.event_time,
+            content: match &row.content {
+                Content::Value { codec, bytes } => StoredContent::Value { codec: *codec, bytes: bytes.clone() },
+                Content::Removed => StoredContent::Removed,
+                Content::Held(holder) => StoredContent::Held(holder.clone()),
+            },
+        }
+    }
+}
+
+impl From<StoredRow> for Row {
+    fn from(stored: StoredRow) -> Self {
+        Self {
+            version: stored.version,
+            made: Position { class: ClassId(stored.made_class), seq: stored.made_seq },
+            event_time: stored.event_time,
+            content: match stored.content {
+                StoredContent::Value { codec, bytes } => Content::Value { codec, bytes },
+                StoredContent::Removed => Content::Removed,
+                StoredContent::Held(holder) => Content::Held(holder),
+            },
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Many commands in one call, few commits: rounds of as many commands as can be decided together, in order.
+//!
+//! A round ends before the first command that has to see what an earlier one of it does: one whose closure read a row that
+//! an earlier one changes, one of a scope that stands in the round already, and one that has to wait for another caller.
+//! No place is kept while waiting for another, so two calls cannot wait for each other.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::clock::Deadline;
+use super::counters::count;
+use super::execute::{Placed, leave_failed};
+use super::places::{End, PlaceGuard};
+use super::staging::{Ids, Staging};
+use super::writer::{Draft, Verdict};
+use crate::core::decide::Asked;
+use crate::core::error::{BoxError, Error};
+use crate::core::name::ScopeDigest;
+use crate::core::outcome::Outcome;
+use crate::core::policy::Policy;
+use crate::core::reply::{RETRY_SOON, Reply};
+use crate::core::row::RowKey;
+
+/// The closure of command `n`.
+pub(crate) type RunMany<'r> = &'r dyn Fn(usize, &mut Staging<'_>) -> Result<Outcome, BoxError>;
+
+/// One command of the call.
+pub(crate) struct Job {
+    pub asked: Arc<Asked>,
+    pub wait: Option<Duration>,
+}
+
+type Answer = Result<Reply, Error>;
+
+/// A command whose closure has run and waits for the round's commit.
+struct Ready<'p> {
+    number: usize,
+    guard: Option<PlaceGuard<'p>>,
+    draft: Draft,
+}
+
+/// What became of a command that was to join a round.
+enum Joined<'p> {
+    Ready(Ready<'p>),
+    Answered(Answer),
+    /// It has to wait for the round's commit, or for another caller.
+    Later,
+}
+
+/// What the commands of a round have in common.
+#[derive(Default)]
+struct Round {
+    scopes: BTreeSet<ScopeDigest>,
+    changes: BTreeSet<RowKey>,
+}
+
+/// One call of `execute_many`.
+struct Call<'e> {
+    engine: &'e Engine,
+    jobs: &'e [Result<Job, Error>],
+    run: RunMany<'e>,
+    ids: Vec<Ids>,
+    lost: Vec<u32>,
+    answers: Vec<Option<Answer>>,
+}
+
+impl Engine {
+    /// Runs each command that has no outcome yet. Answers are in the order of the commands.
+    pub fn execute_many(&self, jobs: &[Result<Job, Error>], run: RunMany<'_>) -> Vec<Answer> {
+        let mut call = Call {
+            engine: self,
+            jobs,
+            run,
+            ids: jobs.iter().map(|_| Ids::default()).collect(),
+            lost: vec![0; jobs.len()],
+            answers: jobs.iter().map(|_| None).collect(),
+        };
+        let mut pending: VecDeque<usize> = (0..jobs.len()).collect();
+        while !pending.is_empty() {
+            let ready = call.gather(&mut pending);
+            if ready.is_empty() {
+                // The first one has to wait for another caller; it may, as nothing is held.
+                if let Some(number) = pending.pop_front() {
+                    call.alone(number);
+                }
+                continue;
+            }
+            for number in call.commit(ready).into_iter().rev() {
+                pending.push_front(number);
+            }
+        }
+        call.answers.into_iter().map(|answer| answer.unwrap_or_else(|| Ok(self.full(RETRY_SOON)))).collect()
+    }
+}
+
+impl<'e> Call<'e> {
+    /// Runs closures from the front of `pending` until one cannot join; the rest stays pending.
+    fn gather(&mut self, pending: &mut VecDeque<usize>) -> Vec<Ready<'e>> {
+        let mut round = Round::default();
+        let mut ready = Vec::new();
+        while ready.len() < self.engine.settings.batch_max {
+            let Some(&number) = pending.front() else { break };
+            match self.join(number, &mut round) {
+                Joined::Ready(joined) => ready.push(joined),
+                Joined::Answered(answer) => self.answers[number] = Some(answer),
+                Joined::Later => break,
+            }
+            pending.pop_front();
+        }
+        ready
+    }
+
+    fn join(&mut self, number: usize, round: &mut Round) -> Joined<'e> {
+        let engine = self.engine;
+        let job = match &self.jobs[number] {
+            Ok(job) => job,
+            Err(fault) => return Joined::Answered(Err(fault.share())),
+        };
+        let asked = &job.asked;
+        if let Err(inside) = engine.not_inside() {
+            return Joined::Answered(Err(inside));
+        }
+        if let Some(refused) = engine.refused(asked) {
+            return Joined::Answered(Ok(refused));
+        }
+        let policy = *engine.settings.policy(&asked.scope.operation);
+        let mut guard = None;
+        if asked.is_protected {
+            if round.scopes.contains(&asked.digest) {
+                return Joined::Later;
+            }
+            match engine.place(asked, &policy, Deadline::after(Duration::ZERO)) {
+                Ok(Placed::Run(taken)) => guard = Some(taken),
+                Ok(Placed::Answered(Reply::InProgress { .. }) | Placed::Again) => return Joined::Later,
+                Ok(Placed::Answered(reply)) => return Joined::Answered(Ok(reply)),
+                Err(error) => return Joined::Answered(Err(error)),
+            }
+        }
+        self.stage(number, guard, asked, policy, round)
+    }
+
+    fn stage(
+        &mut self,
+        number: usize,
+        guard: Option<PlaceGuard<'e>>,
+        asked: &Arc<Asked>,
+        policy: Policy,
+        round: &mut Round,
+    ) -> Joined<'e> {
+        let run = self.run;
+        let mut staging =
+            Staging::new(self.engine, &asked.scope.tenant, &mut self.ids[number], Some(&round.changes));
+        let outcome = match self.engine.call(&|staging| run(number, staging), &mut staging) {
+            Ok(outcome) => outcome,
+            Err(error) => return Joined::Answered(Err(error)),
+        };
+        let (staged, reads_ahead) = staging.into_staged();
+        if reads_ahead {
+            return Joined::Later;
+        }
+        round.scopes.insert(asked.digest);
+        round.changes.extend(staged.effects.iter().map(|effect| effect.key.clone()));
+        Joined::Ready(Ready { number, guard, draft: Draft { asked: Arc::clone(asked), policy, outcome, staged } })
+    }
+
+    /// Commits a round; returns the numbers of those that have to run again, in order.
+    fn commit(&mut self, ready: Vec<Ready<'e>>) -> Vec<usize> {
+        let (drafts, waiting): (Vec<Draft>, Vec<_>) =
+            ready.into_iter().map(|ready| (ready.draft, (ready.number, ready.guard))).unzip();
+        let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
+        let deadline = Deadline::after(self.round_wait(&asked));
+        let commands = drafts.len();
+        let verdicts = match self.engine.queue.submit(drafts, commands, false, deadline, self.engine) {
+            Ok(Ok(verdicts)) => verdicts,
+            Ok(Err(error)) => {
+                for (number, guard) in waiting {
+                    leave_failed(guard, &error);
+                    self.answers[number] = Some(Err(error.share()));
+                }
+                return Vec::new();
+            }
+            Err(_) => {
+                for (number, _) in waiting {
+                    self.answers[number] = Some(Ok(self.engine.full(RETRY_SOON)));
+                }
+                return Vec::new();
+            }
+        };
+        let mut again = Vec::new();
+        for (((number, guard), verdict), asked) in waiting.into_iter().zip(verdicts).zip(asked) {
+            match verdict {
+                Verdict::Reply { reply, record } => {
+                    if let (Some(guard), Some(record)) = (guard, record) {
+                        guard.leave(End::Finished(record));
+                    }
+                    self.engine.settled(&asked, &reply);
+                    self.answers[number] = Some(Ok(reply));
+                }
+                Verdict::Fault(error) => self.answers[number] = Some(Err(error)),
+                Verdict::Again { resource, version } => {
+                    count(&self.engine.counters.reruns);
+                    self.lost[number] += 1;
+                    if self.lost[number] <= self.engine.settings.rerun_max {
+                        again.push(number);
+                    } else {
+                        let reply = Reply::Conflict { resource, version };
+                        self.engine.tally(&reply);
+                        self.answers[number] = Some(Ok(reply));
+                    }
+                }
+            }
+        }
+        again
+    }
+
+    /// How long the round may wait for room in the queue: as long as its most patient command.
+    fn round_wait(&self, asked: &[Arc<Asked>]) -> Duration {
+        let waits = asked.iter().map(|asked| self.engine.settings.policy(&asked.scope.operation).wait);
+        waits.max().unwrap_or_default()
+    }
+
+    /// Runs one command by itself, with its own budget for waiting.
+    fn alone(&mut self, number: usize) {
+        let run = self.run;
+        self.answers[number] = Some(match &self.jobs[number] {
+            Ok(job) => self.engine.execute(&job.asked, job.wait, &|staging| run(number, staging)),
+            Err(fault) => Err(fault.share()),
+        });
+    }
+}

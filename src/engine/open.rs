@@ -1,0 +1,255 @@
+//! Opening, reopening and closing a store. Owns what a person is told when a file cannot be opened.
+
+use std::io::ErrorKind as IoKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::clock::EngineClock;
+use super::counters::Counters;
+use super::places::Places;
+use super::queue::Queue;
+use super::replay_index::ReplayIndex;
+use super::settings::Settings;
+use super::writer::CLASSES_MAX;
+use super::{Engine, File, Room, random};
+use crate::core::error::{Error, ErrorKind};
+use crate::core::name::ScopeMode;
+use crate::core::policy::Windows;
+use crate::db::database::{Commit, Db, Failed};
+use crate::db::disk::Disk;
+use crate::db::fault::Fault;
+use crate::db::open::{self, Birth, FORMAT_VERSION, How, Opened, Unopened};
+use crate::db::stored::State;
+
+impl Engine {
+    /// Opens the store on a disk; makes one where there is none, if it may.
+    pub fn open(disk: Arc<dyn Disk>, settings: Settings, may_create: bool) -> Result<Self, Error> {
+        let birth = if may_create {
+            let now = settings.clock.now();
+            Some(Birth { store_id: random()?, scope_mode: settings.scope_mode, now })
+        } else {
+            None
+        };
+        let opened =
+            open::open(&disk, how(&settings, false), birth).map_err(|fault| unopened(&*disk, fault))?;
+        check_scope_mode(&*disk, opened.db.identity().scope_mode, settings.scope_mode)?;
+        check_classes(&opened.db, &settings)?;
+        let Opened { db, mut state, checked } = opened;
+        let clock = EngineClock::new(
+            Arc::clone(&settings.clock),
+            settings.clock_jump_max,
+            settings.clock_settle,
+            state.last_time,
+            state.clock_settled,
+        );
+        state.epoch += 1;
+        begin(&*disk, &db, &mut state, &clock)?;
+        let is_full = reserve(&*disk, settings.reserve_bytes)?;
+        Ok(Self {
+            index: ReplayIndex::new(settings.replay_bytes),
+            places: Places::new(&settings.owner),
+            queue: Queue::new(settings.queue_max, settings.batch_max),
+            counters: Counters::default(),
+            file: RwLock::new(File::Open(db)),
+            tail: Mutex::new(state),
+            room: Room { is_full: AtomicBool::new(is_full), try_at: Mutex::new(Duration::ZERO) },
+            checked: AtomicBool::new(checked),
+            disk,
+            settings,
+            clock,
+        })
+    }
+
+    /// Opens the file again after a stop. The epoch stays: this is still the same owner.
+    pub fn reopen(&self) -> Result<(), Error> {
+        self.not_inside()?;
+        let mut file = self.file.write();
+        let (why, is_full, left) = match std::mem::replace(&mut *file, File::Closed) {
+            File::Open(db) => {
+                *file = File::Open(db);
+                return Ok(());
+            }
+            File::Closed => {
+                let text = format!("{}: the store was closed; open it anew", self.disk.name());
+                return Err(Error::new(ErrorKind::Closed, text));
+            }
+            File::Stopped { why, is_full, left } => (why, is_full, left),
+        };
+        // The failed handle must let go of the file before another can have it.
+        drop(left);
+        if is_full && self.settings.reserve_bytes > 0 {
+            // What cannot be given back is no worse than before; the open below will tell.
+            let _ = self.disk.release_reserve();
+            self.room.is_full.store(true, Ordering::Relaxed);
+            *self.room.try_at.lock() = Duration::ZERO;
+        }
+        match self.open_again() {
+            Ok(db) => {
+                *file = File::Open(db);
+                Ok(())
+            }
+            Err(error) => {
+                *file = File::Stopped { why, is_full, left: None };
+                Err(error)
+            }
+        }
+    }
+
+    fn open_again(&self) -> Result<Db, Error> {
+        let opened = open::open(&self.disk, how(&self.settings, true), None)
+            .map_err(|fault| unopened(&*self.disk, fault))?;
+        let Opened { db, mut state, checked } = opened;
+        begin(&*self.disk, &db, &mut state, &self.clock)?;
+        self.index.clear();
+        self.checked.store(checked, Ordering::Relaxed);
+        *self.tail.lock() = state;
+        Ok(db)
+    }
+
+    /// Closes the file cleanly, for all handles. Calls under way end first; later ones are told `Closed`.
+    pub fn close(&self) -> Result<(), Error> {
+        self.not_inside()?;
+        let mut file = self.file.write();
+        match std::mem::replace(&mut *file, File::Closed) {
+            File::Open(db) => db.close().map_err(|fault| {
+                let text = format!(
+                    "{}: closing failed ({fault:?}); what was acknowledged is in the file, the next open checks it",
+                    self.disk.name()
+                );
+                Error::new(ErrorKind::Unavailable, text)
+            }),
+            File::Stopped { .. } | File::Closed => Ok(()),
+        }
+    }
+}
+
+fn how(settings: &Settings, after_failure: bool) -> How {
+    How {
+        cache_bytes: settings.cache_bytes,
+        mode: settings.commit_mode,
+        check_at_open_max: settings.check_at_open_max,
+        strict: settings.strict_open,
+        after_failure,
+    }
+}
+
+/// One durable commit before anything is answered: what this handle reads is then on the disk.
+fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Error> {
+    state.last_time = clock.now().max(state.last_time);
+    state.clock_settled = clock.settled();
+    db.batch(|batch| {
+        batch.put_state(state)?;
+        Ok((Commit::Yes, ()))
+    })
+    .map_err(|failed| {
+        let (Failed::Before(fault) | Failed::Uncertain(fault)) = failed;
+        unopened(disk, Unopened::Fault(fault))
+    })
+}
+
+/// Keeps the reserve back; true when the disk has no room for it.
+fn reserve(disk: &dyn Disk, bytes: u64) -> Result<bool, Error> {
+    match disk.reserve(bytes) {
+        Ok(()) => Ok(false),
+        Err(fault) => match Fault::io(&fault) {
+            Fault::Full(_) => Ok(true),
+            _ => Err(unopened(disk, Unopened::Disk(fault))),
+        },
+    }
+}
+
+fn check_scope_mode(disk: &dyn Disk, stored: ScopeMode, asked: ScopeMode) -> Result<(), Error> {
+    if stored == asked {
+        return Ok(());
+    }
+    let text = format!(
+        "{} was created with scope mode {stored:?}, not {asked:?}; it is fixed at creation: open it with that mode",
+        disk.name()
+    );
+    Err(Error::new(ErrorKind::ScopeMode, text))
+}
+
+fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {
+    let policies = settings.policies.values().chain([&settings.default_policy]);
+    let mut new: Vec<Windows> =
+        policies.map(|policy| policy.windows()).filter(|windows| db.class_of(*windows).is_err()).collect();
+    new.sort_unstable();
+    new.dedup();
+    let classes = db.classes() + new.len();
+    if classes <= CLASSES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "the policies and the file together have {classes} different triples of windows, more than {CLASSES_MAX}: \
+         reuse triples that the file has"
+    );
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+/// What a person is told of a file that cannot be opened: its path, the cause, the next step.
+fn unopened(disk: &dyn Disk, fault: Unopened) -> Error {
+    let name = disk.name();
+    let (kind, text) = match fault {
+        Unopened::Missing => (
+            ErrorKind::Missing,
+            format!("{name} does not exist; check the path and the mount, or use `open_or_create` for a first start"),
+        ),
+        Unopened::DirectoryMissing => (
+            ErrorKind::Missing,
+            format!("the directory of {name} does not exist; check the mount, or create the directory first"),
+        ),
+        Unopened::NotAFile(what) => (ErrorKind::Invalid, format!("{name} is {what}, not a file; give the store's file")),
+        Unopened::Empty => (
+            ErrorKind::Corrupt,
+            format!("{name} is empty, and a store never is; restore it, or remove it if it never held one"),
+        ),
+        Unopened::Foreign => (
+            ErrorKind::Corrupt,
+            format!("{name} is not a onecho store, or its first bytes are damaged; it was left as it is: check the path"),
+        ),
+        Unopened::Format { found } => (
+            ErrorKind::UnsupportedFormat,
+            format!("{name} has format version {found}, this program knows {FORMAT_VERSION}; use the version that wrote it"),
+        ),
+        Unopened::Unsettled => (
+            ErrorKind::Unavailable,
+            format!("{name} failed in this process and cannot be read past the cache here; restart the process"),
+        ),
+        Unopened::Disk(fault) => of_disk(&name, &fault),
+        Unopened::Fault(Fault::Locked) => (ErrorKind::Locked, locked(&name, disk.lock_holder())),
+        Unopened::Fault(Fault::Damaged(what)) => (
+            ErrorKind::Corrupt,
+            format!("{name} is damaged: {what}; it was left as it is: keep a copy and restore from a backup"),
+        ),
+        Unopened::Fault(Fault::Full(what)) => {
+            (ErrorKind::Unavailable, format!("{name}: the disk is full ({what}); make room and open it again"))
+        }
+        Unopened::Fault(Fault::Io(what) | Fault::Refused(what)) => {
+            (ErrorKind::Unavailable, format!("{name} cannot be opened: {what}; check the disk and its permissions"))
+        }
+    };
+    Error::new(kind, text)
+}
+
+fn of_disk(name: &str, fault: &std::io::Error) -> (ErrorKind, String) {
+    let next = match fault.kind() {
+        IoKind::PermissionDenied => "give this user the right to read and write the file and its directory",
+        IoKind::ReadOnlyFilesystem => "the disk is read-only: mount it for writing",
+        IoKind::StorageFull | IoKind::QuotaExceeded => "the disk is full: make room and open it again",
+        _ => "check the disk",
+    };
+    (ErrorKind::Unavailable, format!("{name} cannot be opened: {fault}; {next}"))
+}
+
+fn locked(name: &str, holder: Option<u32>) -> String {
+    match holder {
+        Some(pid) if pid == std::process::id() => {
+            format!("{name} is already open in this process; share the open store instead of opening it again")
+        }
+        Some(pid) => format!("{name} is already open in process {pid}; use that one, or stop it first"),
+        None => format!("{name} is already open elsewhere; use that one, or stop it first"),
+    }
+}

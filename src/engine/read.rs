@@ -1,0 +1,183 @@
+//! Answers that need no write: what is known of a scope, rows, numbers. Owns the order memory, then snapshot.
+
+use std::sync::atomic::Ordering;
+
+use super::Engine;
+use super::counters::{Counts, count};
+use crate::core::decide::{Answer, Asked, Command, View, decide};
+use crate::core::error::Error;
+use crate::core::name::{Scope, ScopeDigest};
+use crate::core::outcome::Body;
+use crate::core::policy::Policy;
+use crate::core::record::{ClassId, Position, Record};
+use crate::core::reply::{Refused, Reply, Status};
+use crate::core::row::{Row, RowKey};
+use crate::db::database::Rows;
+use crate::db::stored::State;
+use crate::db::verify::{VerifyReport, verify};
+
+/// Where `Ask` would write: nowhere.
+const NOWHERE: Position = Position { class: ClassId(0), seq: 0 };
+
+impl Engine {
+    /// What is known of a scope, from memory or the file; `None` when it is free.
+    pub(super) fn known(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+        if !asked.is_protected {
+            return Ok(None);
+        }
+        match self.remembered(asked, policy) {
+            Some(reply) => Ok(Some(reply)),
+            None => self.stored(asked, policy),
+        }
+    }
+
+    /// What the memory answers. A miss proves nothing.
+    pub fn remembered(&self, asked: &Asked, policy: &Policy) -> Option<Reply> {
+        let mut packed = Vec::new();
+        if !self.index.get(asked.digest, &mut packed) {
+            return None;
+        }
+        let record = self.file().ok()?.unpack(&packed).ok()?;
+        if ScopeDigest::of(&record.entry.scope, self.settings.scope_mode) != asked.digest {
+            return None;
+        }
+        let reply = self.judged(&record, asked, policy).ok().flatten()?;
+        count(&self.counters.replays_from_memory);
+        Some(reply)
+    }
+
+    /// What the file answers.
+    pub(super) fn stored(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+        let record = {
+            let db = self.file()?;
+            let read = db.snapshot().and_then(|snapshot| snapshot.record(asked.digest));
+            match read {
+                Ok(record) => record,
+                Err(fault) => {
+                    drop(db);
+                    return Err(self.fault(fault));
+                }
+            }
+        };
+        match record {
+            Some(record) => self.judged(&record, asked, policy),
+            None => Ok(None),
+        }
+    }
+
+    /// What a record answers to a request.
+    pub(super) fn judged(&self, record: &Record, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+        let view = View {
+            record: Some(record),
+            rows: &std::collections::BTreeMap::new(),
+            position: NOWHERE,
+            clock_settled: self.clock.settled(),
+        };
+        match decide(&view, asked, &Command::Ask, self.clock.now(), policy).answer {
+            Answer::Reply(reply) => {
+                self.tally(&reply);
+                Ok(Some(reply))
+            }
+            Answer::Fault(fault) => Err(fault),
+            Answer::Run { .. } | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
+        }
+    }
+
+    /// Counts an answer.
+    pub(super) fn tally(&self, reply: &Reply) {
+        let counters = &self.counters;
+        match reply {
+            Reply::Done(_) | Reply::Unknown { .. } => {}
+            Reply::Replay(finished) => match finished.body {
+                Body::Present(_) => count(&counters.replays_with_body),
+                Body::Trimmed { .. } | Body::NotKept { .. } => count(&counters.replays_without_body),
+            },
+            Reply::InProgress { .. } => count(&counters.in_progress),
+            Reply::Mismatch { formatting_only, .. } => {
+                count(&counters.mismatches);
+                if *formatting_only {
+                    count(&counters.mismatches_formatting_only);
+                }
+            }
+            Reply::Expired { .. } => count(&counters.expired),
+            Reply::Duplicate { .. } => count(&counters.duplicates),
+            Reply::Conflict { .. } => count(&counters.conflicts),
+            Reply::Refused(Refused::Capacity { .. } | Refused::NotAuthoritative { .. } | Refused::Restored) => {
+                count(&counters.refused);
+            }
+        }
+    }
+
+    /// What is known of a scope, for somebody who only looks.
+    pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
+        let digest = ScopeDigest::of(scope, self.settings.scope_mode);
+        let running = self.places.status(digest, &self.clock);
+        let record = self.read(|db| db.snapshot()?.record(digest))?;
+        Ok(match (record.map(|record| record.status(self.clock.now())), running) {
+            (Some(Status::Absent) | None, Some(running)) => running,
+            (Some(known), _) => known,
+            (None, None) => Status::Absent,
+        })
+    }
+
+    /// One row, as it is committed now.
+    pub fn row(&self, key: &RowKey) -> Result<Option<Row>, Error> {
+        self.read(|db| db.row(key))
+    }
+
+    /// Up to `limit` rows that begin with `prefix`, after `after`.
+    pub fn rows_after(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(RowKey, Row)>, Error> {
+        self.read(|db| db.snapshot()?.rows_after(prefix, after, limit))
+    }
+
+    /// Checks the whole file, as it is committed now.
+    pub fn verify(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport, Error> {
+        self.read(|db| verify(&db.snapshot()?, progress))
+    }
+
+    /// Numbers of now.
+    pub fn numbers(&self) -> Numbers {
+        Numbers {
+            counts: self.counters.read(),
+            state: self.tail.lock().clone(),
+            queued: self.queue.depth(),
+            remembered: self.index.len(),
+            file_bytes: self.file().map_or(0, |db| db.file_bytes()),
+            clock_suspect: self.clock.is_suspect(),
+            checked: self.checked.load(Ordering::Relaxed),
+            is_full: self.room.is_full.load(Ordering::Relaxed),
+        }
+    }
+
+    fn read<R>(
+        &self,
+        look: impl FnOnce(&crate::db::database::Db) -> Result<R, crate::db::fault::Fault>,
+    ) -> Result<R, Error> {
+        let db = self.file()?;
+        match look(&db) {
+            Ok(seen) => Ok(seen),
+            Err(fault) => {
+                // Stopping takes the lock that this read holds.
+                drop(db);
+                Err(self.fault(fault))
+            }
+        }
+    }
+}
+
+/// What `stats` is made of.
+pub(crate) struct Numbers {
+    pub counts: Counts,
+    pub state: State,
+    pub queued: usize,
+    pub remembered: usize,
+    pub file_bytes: u64,
+    pub clock_suspect: bool,
+    pub checked: bool,
+    pub is_full: bool,
+}

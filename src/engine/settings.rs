@@ -1,0 +1,50 @@
+//! What an engine is opened with: every limit, already checked. Owns nothing but the list.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::Clock;
+use crate::core::name::{Operation, Scope, ScopeMode};
+use crate::core::policy::Policy;
+use crate::db::database::CommitMode;
+
+/// Which store decides about a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Authority {
+    /// This one.
+    Here,
+    /// The one of this name.
+    Elsewhere(String),
+}
+
+type Decider = dyn Fn(&Scope) -> Authority + Send + Sync;
+
+/// Every setting of an engine.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub policies: HashMap<Operation, Policy>,
+    pub default_policy: Policy,
+    pub scope_mode: ScopeMode,
+    pub commit_mode: CommitMode,
+    pub cache_bytes: usize,
+    pub replay_bytes: usize,
+    pub queue_max: usize,
+    pub batch_max: usize,
+    pub rerun_max: u32,
+    pub check_at_open_max: u64,
+    pub strict_open: bool,
+    pub reserve_bytes: u64,
+    pub clock: Arc<dyn Clock>,
+    pub clock_jump_max: Duration,
+    pub clock_settle: Duration,
+    pub owner: String,
+    pub authority: Option<Arc<Decider>>,
+}
+
+impl Settings {
+    pub fn policy(&self, operation: &Operation) -> &Policy {
+        self.policies.get(operation).unwrap_or(&self.default_policy)
+    }
+}

@@ -1,0 +1,173 @@
+//! What a running closure reads and wants. Owns the view a closure has of its own changes; writes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Engine;
+use crate::core::effect::{
+    Applied, Change, EFFECTS_MAX, Effect, Guard, Obstacle, READS_MAX, Staged, VALUE_BYTES_MAX, Value, counter,
+};
+use crate::core::error::{Error, ErrorKind};
+use crate::core::name::Tenant;
+use crate::core::record::{ClassId, Position};
+use crate::core::row::{Row, RowKey};
+use crate::core::time::Timestamp;
+
+/// The most bytes that one command may stage, keys and values together.
+pub const STAGED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Where a closure's own change would stand: it is not in the file yet.
+const NOWHERE: Position = Position { class: ClassId(0), seq: 0 };
+
+/// One run of one closure.
+pub(crate) struct Staging<'e> {
+    engine: &'e Engine,
+    tenant: Tenant,
+    now: Timestamp,
+    staged: Staged,
+    staged_bytes: usize,
+    /// Rows as they were read, before the closure's own changes.
+    base: BTreeMap<RowKey, Option<Row>>,
+    ids: &'e mut Ids,
+    next_id: usize,
+    /// Rows that earlier commands of the same call change, which the file does not show yet.
+    ahead: Option<&'e BTreeSet<RowKey>>,
+    reads_ahead: bool,
+}
+
+/// Ids handed to a closure, the same when it is called again.
+#[derive(Default)]
+pub(crate) struct Ids(Vec<String>);
+
+impl<'e> Staging<'e> {
+    pub fn new(
+        engine: &'e Engine,
+        tenant: &Tenant,
+        ids: &'e mut Ids,
+        ahead: Option<&'e BTreeSet<RowKey>>,
+    ) -> Self {
+        Self {
+            engine,
+            tenant: tenant.clone(),
+            now: engine.clock.now(),
+            staged: Staged::default(),
+            staged_bytes: 0,
+            base: BTreeMap::new(),
+            ids,
+            next_id: 0,
+            ahead,
+            reads_ahead: false,
+        }
+    }
+
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The `n`-th id of this closure, made at its first call.
+    pub fn new_id(&mut self) -> Result<String, Error> {
+        if self.next_id == self.ids.0.len() {
+            self.ids.0.push(time_ordered_id(self.now)?);
+        }
+        self.next_id += 1;
+        Ok(self.ids.0[self.next_id - 1].clone())
+    }
+
+    /// A row with the closure's own changes on it. What was read must still hold when the command commits.
+    pub fn read(&mut self, key: &RowKey) -> Result<Option<Row>, Error> {
+        let row = self.with_own_changes(key)?;
+        if !self.staged.guards.iter().any(|guard| guard.key == *key) {
+            if self.staged.guards.len() == READS_MAX {
+                return Err(over("rows read by one command", READS_MAX));
+            }
+            let version = self.base.get(key).and_then(Option::as_ref).map(|row| row.version);
+            self.staged.guards.push(Guard { key: key.clone(), version });
+        }
+        Ok(row.filter(Row::is_there))
+    }
+
+    /// Adds to a counter unless that ends below `floor`; says which. Guards only that answer.
+    pub fn add(&mut self, key: RowKey, by: i64, floor: i64) -> Result<bool, Error> {
+        let row = self.with_own_changes(&key)?;
+        let sum = counter(row.as_ref())
+            .map_err(|_| crate::core::decide::wrong_codec(&key.reference(), "something other than a counter"))?
+            .checked_add(by)
+            .ok_or_else(|| {
+                let text = format!("adding {by} to counter {} leaves the range of 64 bits", key.reference());
+                Error::new(ErrorKind::LimitExceeded, text)
+            })?;
+        let took = sum >= floor;
+        self.stage(key, Change::Add { by, floor, took })?;
+        Ok(took)
+    }
+
+    /// Stages one change.
+    pub fn stage(&mut self, key: RowKey, change: Change) -> Result<(), Error> {
+        if self.staged.effects.len() == EFFECTS_MAX {
+            return Err(over("effects of one command", EFFECTS_MAX));
+        }
+        if let Change::Create(value) | Change::Put(value) | Change::PutIfNewer(value, _) = &change {
+            check_value(&key, value)?;
+            self.staged_bytes += value.bytes.len();
+        }
+        self.staged_bytes += key.as_bytes().len();
+        if self.staged_bytes > STAGED_BYTES_MAX {
+            return Err(over("bytes staged by one command", STAGED_BYTES_MAX));
+        }
+        self.staged.effects.push(Effect { key, change });
+        Ok(())
+    }
+
+    /// What the closure leaves behind, and whether it read what an earlier command of the same call will change.
+    pub fn into_staged(self) -> (Staged, bool) {
+        (self.staged, self.reads_ahead)
+    }
+
+    fn with_own_changes(&mut self, key: &RowKey) -> Result<Option<Row>, Error> {
+        if !self.base.contains_key(key) {
+            self.reads_ahead |= self.ahead.is_some_and(|ahead| ahead.contains(key));
+            let row = self.engine.row(key)?;
+            self.base.insert(key.clone(), row);
+        }
+        let mut row = self.base.get(key).cloned().flatten();
+        for effect in self.staged.effects.iter().filter(|effect| effect.key == *key) {
+            match effect.apply(row.as_ref(), NOWHERE) {
+                Ok(Applied::Write(changed)) => row = Some(changed),
+                Ok(Applied::Remove) => row = None,
+                // The writer will say what is in the way; until then the row shows as it is.
+                Ok(Applied::Keep | Applied::Stale) | Err(Obstacle::Taken { .. } | Obstacle::Moved) => {}
+                Err(Obstacle::Overflow | Obstacle::Codec { .. }) => {}
+            }
+        }
+        Ok(row)
+    }
+}
+
+fn check_value(key: &RowKey, value: &Value) -> Result<(), Error> {
+    if value.bytes.len() <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "the value of {} has {} bytes, more than {VALUE_BYTES_MAX}",
+        key.reference(),
+        value.bytes.len()
+    );
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+fn over(what: &str, max: usize) -> Error {
+    Error::new(ErrorKind::LimitExceeded, format!("more than {max} {what}"))
+}
+
+/// An id after RFC 9562, version 7: the time in milliseconds, then random bits.
+fn time_ordered_id(now: Timestamp) -> Result<String, Error> {
+    let mut bytes: [u8; 16] = super::random()?;
+    bytes[..6].copy_from_slice(&now.0.to_be_bytes()[2..]);
+    bytes[6] = 0x70 | bytes[6] & 0x0F;
+    bytes[8] = 0x80 | bytes[8] & 0x3F;
+    let text = crate::core::name::hex(&bytes);
+    Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
+}

@@ -1,0 +1,210 @@
+//! Settings with documented defaults and bounds, checked together on opening. Every limit has its name here.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::error::Error;
+use crate::core::name::{NAME_BYTES_MAX, Operation, Scope, ScopeMode, checked};
+use crate::core::policy::Policy;
+use crate::db::database::CommitMode;
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::settings::{Authority, Settings};
+
+const MIB: usize = 1024 * 1024;
+
+/// Settings with documented defaults and bounds, checked together on opening.
+///
+/// ```
+/// use onecho::{Operation, Options, Policy};
+/// const CREATE_ORDER: Operation = Operation::new("create-order");
+/// let options = Options::new()
+///     .cache_bytes(16 << 20)
+///     .owner("edge-7")
+///     .operation(&CREATE_ORDER, Policy::new());
+/// # let _ = options;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options(Settings);
+
+impl Options {
+    /// The defaults, for a service: some 100 MiB of memory at most.
+    pub fn new() -> Self {
+        Self(Settings {
+            policies: HashMap::new(),
+            default_policy: Policy::new(),
+            scope_mode: ScopeMode::PerOperation,
+            commit_mode: CommitMode::TwoPhase,
+            cache_bytes: 64 * MIB,
+            replay_bytes: 16 * MIB,
+            queue_max: 4096,
+            batch_max: 512,
+            rerun_max: 16,
+            check_at_open_max: 64 << 20,
+            strict_open: false,
+            reserve_bytes: 1 << 20,
+            clock: Arc::new(SystemClock::new()),
+            clock_jump_max: Duration::from_secs(7 * 24 * 3600),
+            clock_settle: Duration::from_secs(600),
+            owner: String::from("onecho"),
+            authority: None,
+        })
+    }
+
+    /// For a device: a few MiB of memory in all, small batches, and a small reserve.
+    pub fn small_device() -> Self {
+        Self::new().cache_bytes(2 * MIB).replay_bytes(MIB / 2).queue_max(256).batch_max(64).reserve_bytes(256 << 10)
+    }
+
+    /// What holds for one operation.
+    pub fn operation(mut self, operation: &Operation, policy: Policy) -> Self {
+        self.0.policies.insert(operation.clone(), policy);
+        self
+    }
+
+    /// What holds for operations that are not named.
+    pub fn default_policy(mut self, policy: Policy) -> Self {
+        self.0.default_policy = policy;
+        self
+    }
+
+    /// What makes two commands the same. Fixed when the file is created; opening it with another mode is an error.
+    pub fn scope_mode(mut self, mode: ScopeMode) -> Self {
+        self.0.scope_mode = mode;
+        self
+    }
+
+    /// How a commit reaches the disk. Default: [`CommitMode::TwoPhase`].
+    pub fn commit_mode(mut self, mode: CommitMode) -> Self {
+        self.0.commit_mode = mode;
+        self
+    }
+
+    /// Memory for pages of the file, in bytes. 256 KiB to 16 GiB; default 64 MiB.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.0.cache_bytes = bytes;
+        self
+    }
+
+    /// Memory for finished records that are replayed without a lock, in bytes; 0 turns it off. At most 16 GiB; default
+    /// 16 MiB, some 16,000 records.
+    pub fn replay_bytes(mut self, bytes: usize) -> Self {
+        self.0.replay_bytes = bytes;
+        self
+    }
+
+    /// Commands that may wait for the writer; when it is full, a call is answered `Refused` after its wait. 1 to 1,000,000;
+    /// default 4,096.
+    pub fn queue_max(mut self, commands: usize) -> Self {
+        self.0.queue_max = commands;
+        self
+    }
+
+    /// Commands that one commit takes. 1 to 65,536; default 512.
+    pub fn batch_max(mut self, commands: usize) -> Self {
+        self.0.batch_max = commands;
+        self
+    }
+
+    /// How often a closure is called again because rows have changed under it, before `Conflict`. At most 1,000; default 16.
+    pub fn rerun_max(mut self, reruns: u32) -> Self {
+        self.0.rerun_max = reruns;
+        self
+    }
+
+    /// Up to this size of the file every open checks all of it; above it, each commit saves what makes the open after a
+    /// kill short, and damage is found by [`Store::verify`](crate::Store::verify) only. In bytes; default 64 MiB.
+    pub fn check_at_open_max(mut self, bytes: u64) -> Self {
+        self.0.check_at_open_max = bytes;
+        self
+    }
+
+    /// Checks the whole file on opening, whatever its size. Default: off.
+    pub fn strict_open(mut self, strict: bool) -> Self {
+        self.0.strict_open = strict;
+        self
+    }
+
+    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store can be opened,
+    /// read and finish what it began; new commands are refused until there is room for it again. 0 keeps none; at most
+    /// 1 GiB; default 1 MiB.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.0.reserve_bytes = bytes;
+        self
+    }
+
+    /// Where time comes from. Default: the operating system.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.0.clock = Arc::new(clock);
+        self
+    }
+
+    /// The longest jump forward of the wall clock, at opening or against the monotonic clock, that is believed at once.
+    /// After a longer one nothing expires until it has kept step for [`Options::clock_settle`]. Default: 7 days.
+    pub fn clock_jump_max(mut self, jump: Duration) -> Self {
+        self.0.clock_jump_max = jump;
+        self
+    }
+
+    /// How long a clock that has jumped must keep step with the monotonic one before it is believed. Default: 10 min.
+    pub fn clock_settle(mut self, settle: Duration) -> Self {
+        self.0.clock_settle = settle;
+        self
+    }
+
+    /// A label of this store, kept with what it writes and shown to callers who wait. At most 128 bytes; no secret.
+    /// Default: `onecho`.
+    pub fn owner(mut self, label: &str) -> Self {
+        label.clone_into(&mut self.0.owner);
+        self
+    }
+
+    /// Which store decides about a scope; asked before anything runs. Default: this one.
+    pub fn authority(mut self, of: impl Fn(&Scope) -> Authority + Send + Sync + 'static) -> Self {
+        self.0.authority = Some(Arc::new(of));
+        self
+    }
+
+    /// The settings, checked together.
+    pub(crate) fn into_settings(self) -> Result<Settings, Error> {
+        let settings = self.0;
+        checked("owner label", &settings.owner, NAME_BYTES_MAX)?;
+        settings.default_policy.check("operations not named")?;
+        for (operation, policy) in &settings.policies {
+            policy.check(operation.as_str())?;
+        }
+        within("cache_bytes", settings.cache_bytes as u64, 256 << 10, 16 << 30)?;
+        within("replay_bytes", settings.replay_bytes as u64, 0, 16 << 30)?;
+        within("queue_max", settings.queue_max as u64, 1, 1_000_000)?;
+        within("batch_max", settings.batch_max as u64, 1, 65_536)?;
+        within("rerun_max", u64::from(settings.rerun_max), 0, 1_000)?;
+        within("reserve_bytes", settings.reserve_bytes, 0, 1 << 30)?;
+        Ok(settings)
+    }
+}
+
+fn within(name: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{name}` is {value}; it may be {min} to {max}")))
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("owner", &self.0.owner)
+            .field("scope_mode", &self.0.scope_mode)
+            .field("commit_mode", &self.0.commit_mode)
+            .field("policies", &self.0.policies.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! What is asked: a scope and the digests of what was sent. Owns the builder; digests are the core's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::core::decide::Asked;
+use crate::core::error::Error;
+use crate::core::fingerprint::{Fingerprint, Parts};
+use crate::core::name::{Key, Operation, Scope, ScopeDigest, ScopeMode, Tenant};
+use crate::core::policy::Policy;
+
+/// A scope and digests of what was asked. Owns no part, borrows nothing, is hashed once.
+///
+/// A request without a part is `Invalid` when it is executed: without a fingerprint one body could be replayed for
+/// another. A command that asks nothing says so with `.bytes("body", [])`. A part named twice is `Invalid` too.
+///
+/// ```
+/// use onecho::{Key, Operation, Request, Tenant};
+/// const CREATE_ORDER: Operation = Operation::new("create-order");
+/// let request = Request::new(&Tenant::new("shop"), &CREATE_ORDER, &Key::parse("k-1")?)
+///     .bytes("method", "POST")
+///     .json("body", r#"{ "cents": 1200 }"#);
+/// assert_eq!(request.scope().key.as_str(), "k-1");
+/// # Ok::<(), onecho::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Request {
+    scope: Scope,
+    parts: Parts,
+    wait: Option<Duration>,
+    is_protected: bool,
+}
+
+impl Request {
+    /// A request under a client's key.
+    pub fn new(tenant: &Tenant, operation: &Operation, key: &Key) -> Self {
+        let scope = Scope { tenant: tenant.clone(), operation: operation.clone(), key: key.clone() };
+        Self { scope, parts: Parts::new(), wait: None, is_protected: true }
+    }
+
+    /// A request without a key: runs each time, is counted, and can never be replayed.
+    pub fn unprotected(tenant: &Tenant, operation: &Operation) -> Self {
+        // The journal names each entry; this name is given to nobody.
+        let key = Key::random();
+        Self { is_protected: false, ..Self::new(tenant, operation, &key) }
+    }
+
+    /// A part compared byte for byte: method, path, a header, any text.
+    pub fn bytes(mut self, part: &str, value: impl AsRef<[u8]>) -> Self {
+        self.parts.bytes(part, value.as_ref());
+        self
+    }
+
+    /// A part that is JSON: compared by content where the policy says so, where member order, white space and escapes are
+    /// formatting and a number is its text, never rounded. What is not JSON, or names a member twice, is compared exactly.
+    pub fn json(mut self, part: &str, text: impl AsRef<[u8]>) -> Self {
+        self.parts.json(part, text.as_ref());
+        self
+    }
+
+    /// A part of names and values, such as a query or a form. The order of different names is formatting; the order of
+    /// the values of one name is not.
+    pub fn fields(mut self, part: &str, fields: &[(&str, &str)]) -> Self {
+        self.parts.fields(part, fields);
+        self
+    }
+
+    /// A part that the program holds as a value; compared by content.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when it cannot be written as JSON, or holds a NaN or an infinity, which JSON would swallow.
+    pub fn value<V: Serialize>(mut self, part: &str, value: &V) -> Result<Self, Error> {
+        self.parts.value(part, value).map_err(|fault| Error::invalid(format!("part {part}: {fault}")))?;
+        Ok(self)
+    }
+
+    /// How long this call may wait for another that runs the scope, in place of the policy's time. No part of the identity.
+    pub fn wait(mut self, budget: Duration) -> Self {
+        self.wait = Some(budget);
+        self
+    }
+
+    /// Whose command it is, of which kind, and which.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn budget(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    /// The request as the engine carries it.
+    pub(crate) fn asked(&self, mode: ScopeMode, policy: &Policy) -> Result<Arc<Asked>, Error> {
+        if let Some(defect) = self.parts.defect() {
+            return Err(Error::invalid(format!("the request's parts: {defect}")));
+        }
+        let mut parts = self.parts.clone();
+        if parts.is_empty() && !self.is_protected {
+            parts.bytes("body", b"");
+        }
+        if mode == ScopeMode::PerTenant {
+            parts.operation(self.scope.operation.as_str());
+        }
+        let fingerprint = Fingerprint::of(&parts, policy.compare).map_err(|fault| Error::invalid(fault.to_string()))?;
+        Ok(Arc::new(Asked {
+            scope: self.scope.clone(),
+            digest: ScopeDigest::of(&self.scope, mode),
+            parts,
+            fingerprint,
+            is_protected: self.is_protected,
+        }))
+    }
+}
+
+/// Shows no key and no part.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("scope", &self.scope)
+            .field("parts", &self.parts)
+            .field("is_protected", &self.is_protected)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! Numbers for people and gauges. Owns the list of names; must not know how anything is counted.
+
+use serde::Serialize;
+
+use crate::engine::read::Numbers;
+
+/// What a store has done and holds. `executed` is a total kept in the file; counters without another note count since the
+/// store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Commands that were ever executed in this file.
+    pub executed: u64,
+    /// Scopes that have an outcome in this file.
+    pub records: u64,
+    /// Resources and uniquenesses in this file.
+    pub rows: u64,
+    /// The highest sequence number that was used.
+    pub last_seq: u64,
+    /// How often the file was opened by a process.
+    pub epoch: u64,
+    /// The length of the file, in bytes.
+    pub file_bytes: u64,
+    /// Outcomes replayed, with and without their body.
+    pub replays: u64,
+    /// Of these, those whose body is gone or was not kept.
+    pub replays_without_body: u64,
+    /// Answers given from memory, without a look at the file.
+    pub answered_from_memory: u64,
+    /// Records in that memory now.
+    pub remembered: u64,
+    /// Requests under the key of another, finished or in flight.
+    pub mismatches: u64,
+    /// Of these, those that differed in formatting only.
+    pub mismatches_formatting_only: u64,
+    /// Callers told that another runs their command.
+    pub in_progress: u64,
+    /// Requests whose key's window was over.
+    pub expired: u64,
+    /// Commands stopped by a resource or uniqueness that was taken.
+    pub duplicates: u64,
+    /// Closures called again because a row had changed.
+    pub reruns: u64,
+    /// Commands given up because rows kept changing.
+    pub conflicts: u64,
+    /// Closures that ended in an error.
+    pub aborted: u64,
+    /// Commands refused before anything was written.
+    pub refused: u64,
+    /// Commands without a key.
+    pub unprotected: u64,
+    /// Effects that left a row alone because it has seen a newer event.
+    pub stale_events: u64,
+    /// Commits whose end is not known. Above 0: reopen, and ask again.
+    pub uncertain_commits: u64,
+    /// Commits, and commands in them: their ratio is what group commit saves.
+    pub commits: u64,
+    /// Commands in those commits.
+    pub committed: u64,
+    /// Commands that wait for the writer now.
+    pub queued: u64,
+    /// Commands in `Unknown` now.
+    pub unknown_open: u64,
+    /// The wall clock has jumped and is not believed; nothing expires by the jump.
+    pub clock_suspect: bool,
+    /// The whole file was checked when it was opened. Where not, a damaged tree may make a key look absent: run `verify`.
+    pub checked_at_open: bool,
+    /// The disk is full and its reserve is spent: new commands are refused.
+    pub disk_full: bool,
+}
+
+impl From<Numbers> for Stats {
+    fn from(numbers: Numbers) -> Self {
+        let Numbers { counts, state, .. } = numbers;
+        Self {
+            executed: state.executed,
+            records: state.records,
+            rows: state.rows,
+            last_seq: state.last_seq,
+            epoch: state.epoch,
+            file_bytes: numbers.file_bytes,
+            replays: counts.replays_with_body + counts.replays_without_body,
+            replays_without_body: counts.replays_without_body,
+            answered_from_memory: counts.replays_from_memory,
+            remembered: numbers.remembered as u64,
+            mismatches: counts.mismatches,
+            mismatches_formatting_only: counts.mismatches_formatting_only,
+            in_progress: counts.in_progress,
+            expired: counts.expired,
+            duplicates: counts.duplicates,
+            reruns: counts.reruns,
+            conflicts: counts.conflicts,
+            aborted: counts.aborted,
+            refused: counts.refused,
+            unprotected: counts.unprotected,
+            stale_events: counts.stale_events,
+            uncertain_commits: counts.uncertain_commits,
+            commits: counts.commits,
+            committed: counts.committed,
+            queued: numbers.queued as u64,
+            unknown_open: 0,
+            clock_suspect: numbers.clock_suspect,
+            checked_at_open: numbers.checked,
+            disk_full: numbers.is_full,
+        }
+    }
+}

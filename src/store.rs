@@ -1,0 +1,249 @@
+//! The public handle. Translation only: names in, engine calls, answers out.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::core::error::{BoxError, Error};
+use crate::core::name::{ID_BYTES_MAX, Scope, Tenant, checked};
+use crate::core::outcome::{Outcome, ResourceRef};
+use crate::core::reply::{Reply, Status};
+use crate::db::disk::Disk;
+use crate::db::file_disk::FileDisk;
+use crate::db::verify::VerifyReport;
+use crate::effects::{Effects, holder_of, unique_key};
+use crate::engine::Engine;
+use crate::engine::many::Job;
+use crate::engine::staging::Staging;
+use crate::kind::Kind;
+use crate::options::Options;
+use crate::request::Request;
+use crate::resource::{Resource, Scan, decoded};
+use crate::stats::Stats;
+
+/// The open store. Cheap to clone, shared by threads. Calls that write block until durable.
+///
+/// Closing: [`Store::close`] tells what went wrong; dropping the last clone closes too, in silence. A process that is killed
+/// loses nothing that was acknowledged.
+#[derive(Clone)]
+pub struct Store(Arc<Engine>);
+
+impl Store {
+    /// Opens a store that must exist: a lost mount is no new store.
+    ///
+    /// ```
+    /// use onecho::{ErrorKind, Options, Store};
+    /// let error = Store::open("/no/such/place/orders.onecho", Options::new()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Missing);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Missing`; `Locked` while another handle or process has it; `Corrupt` for a damaged, empty or foreign file, which is
+    /// left as it is; `UnsupportedFormat`; `ScopeMode`; `Invalid` and `LimitExceeded` for settings out of bounds;
+    /// `Unavailable` when the disk cannot be read or written. Each names the path and the next step.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        Self::on(FileDisk::new(path.as_ref()), options, false)
+    }
+
+    /// Opens a store, or makes one where there is none. For the first start, and for programs whose directory cannot go
+    /// missing. A file of any other content is never replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`]; `Missing` only when the directory does not exist.
+    pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        Self::on(FileDisk::new(path.as_ref()), options, true)
+    }
+
+    pub(crate) fn on(disk: impl Disk, options: Options, may_create: bool) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Engine::open(Arc::new(disk), options.into_settings()?, may_create)?)))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0
+    }
+
+    /// Opens the file again after a stop (`CommitUncertain`, or a disk that failed): same handle, for all clones. On an open
+    /// store nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`]; the store then stays stopped, and this may be called again. `Closed` after [`Store::close`].
+    pub fn reopen(&self) -> Result<(), Error> {
+        self.0.reopen()
+    }
+
+    /// Closes the file cleanly, for all clones. Calls under way end first; later ones are `Closed`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the last write fails; what was acknowledged is in the file. `Reentrant` inside a closure.
+    pub fn close(&self) -> Result<(), Error> {
+        self.0.close()
+    }
+
+    /// Runs `body` for a scope that has no outcome yet, and commits outcome and effects together; any other call of the scope
+    /// is answered with what is known. Returns when the answer is durable.
+    ///
+    /// `body` may be called again on fresh rows before anything is written: it must not reach outside. Inside it any other
+    /// call of this store that touches rows is `Reentrant`. `Ok` is recorded and replayed, success and refusal alike; `Err`
+    /// writes nothing and frees the key; a panic does the same and goes on to the caller.
+    ///
+    /// ```
+    /// # use onecho::{testing::SimDisk, *};
+    /// const PAY: Operation = Operation::new("pay");
+    /// # let store = SimDisk::seeded(1).open(Options::new())?;
+    /// let request = Request::new(&Tenant::new("shop"), &PAY, &Key::parse("k-1")?).json("body", r#"{"cents":5}"#);
+    /// match store.execute(&request, |_| Ok(Outcome::succeeded(201).body("paid")))? {
+    ///     Reply::Done(finished) | Reply::Replay(finished) => assert_eq!(finished.code, 201),
+    ///     other => println!("{:?}", other.advice()),
+    /// }
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a request without a part; `Aborted` or the closure's own error; `LimitExceeded`; `CommitUncertain` when
+    /// it is not known whether the commit is in the file; `Unavailable` while the store is stopped; `Corrupt`; `Reentrant`;
+    /// `Closed`.
+    ///
+    /// # Panics
+    ///
+    /// With `body`'s own panic.
+    pub fn execute(
+        &self,
+        request: &Request,
+        body: impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
+    ) -> Result<Reply, Error> {
+        let job = self.job(request)?;
+        self.0.execute(&job.asked, job.wait, &|staging| typed(staging, &body))
+    }
+
+    /// Many independent commands, few commits, answers in order. A scope given twice is answered by its first. Each command
+    /// stands alone: one refusal fails one answer.
+    ///
+    /// # Errors
+    ///
+    /// Each answer as [`Store::execute`].
+    ///
+    /// # Panics
+    ///
+    /// With `body`'s own panic; commands of the same commit are then not written, earlier ones are.
+    pub fn execute_many<T>(
+        &self,
+        commands: &[(Request, T)],
+        body: impl Fn(&T, &mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
+    ) -> Vec<Result<Reply, Error>> {
+        let jobs: Vec<Result<Job, Error>> = commands.iter().map(|(request, _)| self.job(request)).collect();
+        self.0.execute_many(&jobs, &|number, staging| typed(staging, &|fx| body(&commands[number].1, fx)))
+    }
+
+    fn job(&self, request: &Request) -> Result<Job, Error> {
+        let settings = self.0.settings();
+        let asked = request.asked(settings.scope_mode, settings.policy(&request.scope().operation))?;
+        Ok(Job { asked, wait: request.budget() })
+    }
+
+    /// What the memory answers, without a lock and without a look at the file. `None` means "not here", never "new".
+    #[must_use]
+    pub fn peek(&self, request: &Request) -> Option<Reply> {
+        let job = self.job(request).ok()?;
+        let policy = self.0.settings().policy(&request.scope().operation);
+        if !job.asked.is_protected {
+            return None;
+        }
+        self.0.remembered(&job.asked, policy)
+    }
+
+    /// What is known of a scope. Looks, never runs.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` or `Unavailable` when it cannot be read; `Reentrant` inside a closure; `Closed`.
+    pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
+        self.0.not_inside()?;
+        self.0.status(scope)
+    }
+
+    /// One resource, as it is committed now.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for an id that cannot be one, or a row of another codec or shape; otherwise as [`Store::status`].
+    pub fn get<T>(&self, tenant: &Tenant, kind: &Kind<T>, id: &str) -> Result<Option<Resource<T>>, Error> {
+        self.0.not_inside()?;
+        checked("id", id, ID_BYTES_MAX)?;
+        let row = self.0.row(&kind.key(tenant, id))?;
+        row.filter(crate::core::row::Row::is_there).map(|row| decoded(kind, id, row)).transpose()
+    }
+
+    /// Resources of a kind whose ids begin with `prefix`, in ascending order.
+    pub fn scan<T>(&self, tenant: &Tenant, kind: &Kind<T>, prefix: &str) -> Scan<T> {
+        Scan::new(self, kind, kind.key(tenant, prefix))
+    }
+
+    /// Who holds a uniqueness: within the tenant, else among what all tenants share.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for an empty name or value; otherwise as [`Store::status`].
+    pub fn holder(&self, tenant: &Tenant, name: &str, value: &str) -> Result<Option<ResourceRef>, Error> {
+        self.0.not_inside()?;
+        let own = holder_of(self.0.row(&unique_key(tenant, name, value, false)?)?);
+        match own {
+            Some(holder) => Ok(Some(holder)),
+            None => Ok(holder_of(self.0.row(&unique_key(tenant, name, value, true)?)?)),
+        }
+    }
+
+    /// What the store has done and holds. Reads no row.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::from(self.0.numbers())
+    }
+
+    /// Reads the whole file, as it is committed now, and tells what does not agree: chains, checksums, counts, index and
+    /// journal, rows and their writers. Repairs nothing; other calls go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::status`], when the file cannot be read to its end.
+    pub fn verify(&self) -> Result<VerifyReport, Error> {
+        self.verify_with(|_, _| {})
+    }
+
+    /// As [`Store::verify`]; tells from time to time how many rows of how many are done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::verify`].
+    pub fn verify_with(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport, Error> {
+        self.0.not_inside()?;
+        self.0.verify(progress)
+    }
+
+    /// A clock that has jumped forward and is not believed is right after all: time goes on from it at once.
+    pub fn confirm_clock(&self) {
+        self.0.confirm_clock();
+    }
+}
+
+/// Calls a typed closure on bare staging.
+fn typed(
+    staging: &mut Staging<'_>,
+    body: &impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
+) -> Result<Outcome, BoxError> {
+    let mut effects = Effects::new(staging);
+    let outcome = body(&mut effects)?;
+    match effects.into_failed() {
+        Some(failed) => Err(failed.into()),
+        None => Ok(outcome),
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}

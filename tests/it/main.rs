@@ -1,0 +1,2 @@
+//! What the store promises, each promise in a module of its own.
+mod smoke;
