@@ -77,7 +77,14 @@ impl Kind<Bytes> {
     pub fn parse(name: &str) -> Result<Self, Error> {
         checked("kind", name, NAME_BYTES_MAX)?;
         let name = Text::from(name);
-        Ok(Self { name, codec: Codec::Raw, is_shared: false, write: write_raw, read: read_raw, of: PhantomData })
+        Ok(Self {
+            name,
+            codec: Codec::Raw,
+            is_shared: false,
+            write: write_raw,
+            read: read_raw,
+            of: PhantomData,
+        })
     }
 }
 
@@ -153,8 +160,9 @@ fn write_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
 }
 
 fn read_json<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
-    serde_json::from_slice(bytes)
-        .map_err(|fault| Error::invalid("the stored value is of another shape than this kind's type").with_source(fault))
+    serde_json::from_slice(bytes).map_err(|fault| {
+        Error::invalid("the stored value is of another shape than this kind's type").with_source(fault)
+    })
 }
 
 fn write_bincode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
@@ -164,8 +172,9 @@ fn write_bincode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
 }
 
 fn read_bincode<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
-    codec::decode(bytes)
-        .map_err(|fault| Error::invalid(format!("the stored value is of another shape than this kind's type: {fault}")))
+    codec::decode(bytes).map_err(|fault| {
+        Error::invalid(format!("the stored value is of another shape than this kind's type: {fault}"))
+    })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]
@@ -178,7 +187,11 @@ fn read_raw(bytes: &Bytes) -> Result<Bytes, Error> {
     Ok(bytes.clone())
 }
 
-#[expect(clippy::unnecessary_wraps, clippy::trivially_copy_pass_by_ref, reason = "the signature of every codec")]
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature of every codec"
+)]
 fn write_counter(value: &i64) -> Result<Bytes, Error> {
     Ok(Bytes::copy_from_slice(&value.to_be_bytes()))
 }

@@ -55,7 +55,12 @@ impl Options {
 
     /// For a device: a few MiB of memory in all, small batches, and a small reserve.
     pub fn small_device() -> Self {
-        Self::new().cache_bytes(2 * MIB).replay_bytes(MIB / 2).queue_max(256).batch_max(64).reserve_bytes(256 << 10)
+        Self::new()
+            .cache_bytes(2 * MIB)
+            .replay_bytes(MIB / 2)
+            .queue_max(256)
+            .batch_max(64)
+            .reserve_bytes(256 << 10)
     }
 
     /// What holds for one operation.

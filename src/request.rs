@@ -107,7 +107,8 @@ impl Request {
         if mode == ScopeMode::PerTenant {
             parts.operation(self.scope.operation.as_str());
         }
-        let fingerprint = Fingerprint::of(&parts, policy.compare).map_err(|fault| Error::invalid(fault.to_string()))?;
+        let fingerprint =
+            Fingerprint::of(&parts, policy.compare).map_err(|fault| Error::invalid(fault.to_string()))?;
         Ok(Arc::new(Asked {
             scope: self.scope.clone(),
             digest: ScopeDigest::of(&self.scope, mode),

@@ -68,12 +68,20 @@ pub(crate) struct Decision {
 
 pub(crate) enum Answer {
     /// The scope is free: the closure may run, as this generation.
-    Run { generation: u32 },
+    Run {
+        generation: u32,
+    },
     Reply(Reply),
     /// A precondition no longer holds: the closure has to run again, on fresh rows.
-    Again { resource: ResourceRef, version: u64 },
+    Again {
+        resource: ResourceRef,
+        version: u64,
+    },
     /// Something is taken. Who made it is told to its own tenant only, so the engine has to look.
-    Duplicate { held: ResourceRef, made: Position },
+    Duplicate {
+        held: ResourceRef,
+        made: Position,
+    },
     Fault(Error),
 }
 
@@ -281,13 +289,18 @@ fn overflow(key: &RowKey, change: &Change) -> Error {
     let by = if let Change::Add { by, .. } = change { *by } else { 0 };
     Error::new(
         ErrorKind::LimitExceeded,
-        format!("adding {by} to counter {} leaves the range of 64 bits; nothing was written", key.reference()),
+        format!(
+            "adding {by} to counter {} leaves the range of 64 bits; nothing was written",
+            key.reference()
+        ),
     )
 }
 
 /// A kind is written one way: its values would be garbage to another codec.
 pub(crate) fn wrong_codec(resource: &ResourceRef, stored: &str) -> Error {
-    Error::invalid(format!("{resource} is stored as {stored}: a kind keeps the codec it was first written with"))
+    Error::invalid(format!(
+        "{resource} is stored as {stored}: a kind keeps the codec it was first written with"
+    ))
 }
 
 fn again(key: &RowKey, version: Option<u64>) -> Decision {

@@ -107,10 +107,7 @@ impl Effect {
                 Err(Obstacle::Taken { held: self.key.reference(), made: row.made })
             }
             // What was removed keeps its event time, so that an older event still changes nothing.
-            removed => Ok(Applied::Write(Row {
-                made: position,
-                ..written(removed, value, None, position)?
-            })),
+            removed => Ok(Applied::Write(Row { made: position, ..written(removed, value, None, position)? })),
         }
     }
 }

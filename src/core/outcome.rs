@@ -176,7 +176,8 @@ impl Outcome {
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         if self.meta.len() > META_ENTRIES_MAX {
-            let text = format!("the outcome has {} metadata entries, more than {META_ENTRIES_MAX}", self.meta.len());
+            let text =
+                format!("the outcome has {} metadata entries, more than {META_ENTRIES_MAX}", self.meta.len());
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         Ok(())

@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use redb::{Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table as RedbTable};
+use redb::{
+    Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table as RedbTable,
+};
 
 use super::disk::Disk;
 use super::envelope::{self, Kind, Table};
@@ -178,7 +180,8 @@ impl Db {
             return Ok(None);
         };
         let record = self.record_at(journal, position)?;
-        let record = record.ok_or_else(|| Fault::damaged(&place(position), "the index names it, the journal lacks it"))?;
+        let record = record
+            .ok_or_else(|| Fault::damaged(&place(position), "the index names it, the journal lacks it"))?;
         if ScopeDigest::of(&record.entry.scope, self.identity.scope_mode) != scope {
             return Err(Fault::damaged(&place(position), "the index leads another scope to it"));
         }
@@ -264,7 +267,8 @@ impl Snapshot<'_> {
                 break;
             }
             let row = read_row(key, stored.value())?;
-            let key = RowKey::parse(key).ok_or_else(|| Fault::damaged("table resource", "a key names no row"))?;
+            let key =
+                RowKey::parse(key).ok_or_else(|| Fault::damaged("table resource", "a key names no row"))?;
             page.push((key, row));
         }
         Ok(page)
@@ -345,8 +349,8 @@ impl Batch<'_> {
     /// Numbers a class.
     pub fn add_class(&mut self, class: ClassId, windows: Windows) -> Result<(), Fault> {
         let key = class.0.to_be_bytes();
-        let framed =
-            envelope::seal(Table::Class, &key, Kind::Class, &StoredClass { windows }).map_err(Fault::Refused)?;
+        let framed = envelope::seal(Table::Class, &key, Kind::Class, &StoredClass { windows })
+            .map_err(Fault::Refused)?;
         self.write.open_table(CLASS)?.insert(&key, framed.as_slice())?;
         self.classes.push((class, windows));
         Ok(())

@@ -75,7 +75,9 @@ impl From<redb::CommitError> for Fault {
 impl From<redb::DatabaseError> for Fault {
     fn from(fault: redb::DatabaseError) -> Self {
         match fault {
-            redb::DatabaseError::DatabaseAlreadyOpen | redb::DatabaseError::LockProtocolMismatch => Self::Locked,
+            redb::DatabaseError::DatabaseAlreadyOpen | redb::DatabaseError::LockProtocolMismatch => {
+                Self::Locked
+            }
             redb::DatabaseError::Storage(fault) => fault.into(),
             other => Self::Damaged(other.to_string()),
         }

@@ -55,7 +55,9 @@ pub(crate) enum Unopened {
     NotAFile(&'static str),
     Empty,
     Foreign,
-    Format { found: u16 },
+    Format {
+        found: u16,
+    },
     /// Pages of a file that failed in this process cannot be dropped, so what it holds cannot be told.
     Unsettled,
     Disk(std::io::Error),

@@ -170,11 +170,7 @@ fn text(text: String) -> Text {
 
 impl From<&Note> for StoredNote {
     fn from(note: &Note) -> Self {
-        Self {
-            key: Bytes::copy_from_slice(note.key.as_bytes()),
-            verb: note.verb as u8,
-            digest: note.digest,
-        }
+        Self { key: Bytes::copy_from_slice(note.key.as_bytes()), verb: note.verb as u8, digest: note.digest }
     }
 }
 
@@ -219,7 +215,9 @@ impl From<&Row> for StoredRow {
             made_seq: row.made.seq,
             event_time: row.event_time,
             content: match &row.content {
-                Content::Value { codec, bytes } => StoredContent::Value { codec: *codec, bytes: bytes.clone() },
+                Content::Value { codec, bytes } => {
+                    StoredContent::Value { codec: *codec, bytes: bytes.clone() }
+                }
                 Content::Removed => StoredContent::Removed,
                 Content::Held(holder) => StoredContent::Held(holder.clone()),
             },

@@ -165,13 +165,19 @@ pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
     /// `budget` from now; what does not fit on the clock never comes.
-    #[expect(clippy::disallowed_methods, reason = "wait budgets are real time, and this file owns the clocks")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "wait budgets are real time, and this file owns the clocks"
+    )]
     pub fn after(budget: Duration) -> Self {
         Self(Instant::now().checked_add(budget))
     }
 
     /// What is left; zero when it has passed.
-    #[expect(clippy::disallowed_methods, reason = "wait budgets are real time, and this file owns the clocks")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "wait budgets are real time, and this file owns the clocks"
+    )]
     pub fn left(self) -> Duration {
         self.0.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }

@@ -162,7 +162,11 @@ impl<'e> Call<'e> {
         }
         round.scopes.insert(asked.digest);
         round.changes.extend(staged.effects.iter().map(|effect| effect.key.clone()));
-        Joined::Ready(Ready { number, guard, draft: Draft { asked: Arc::clone(asked), policy, outcome, staged } })
+        Joined::Ready(Ready {
+            number,
+            guard,
+            draft: Draft { asked: Arc::clone(asked), policy, outcome, staged },
+        })
     }
 
     /// Commits a round; returns the numbers of those that have to run again, in order.

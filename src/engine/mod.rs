@@ -59,7 +59,11 @@ type Answers = Result<Vec<Verdict>, Error>;
 enum File {
     Open(Db),
     /// A failure has stopped the store. The file waits for `reopen`.
-    Stopped { why: String, is_full: bool, left: Option<Db> },
+    Stopped {
+        why: String,
+        is_full: bool,
+        left: Option<Db>,
+    },
     Closed,
 }
 

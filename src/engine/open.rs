@@ -195,28 +195,38 @@ fn unopened(disk: &dyn Disk, fault: Unopened) -> Error {
     let (kind, text) = match fault {
         Unopened::Missing => (
             ErrorKind::Missing,
-            format!("{name} does not exist; check the path and the mount, or use `open_or_create` for a first start"),
+            format!(
+                "{name} does not exist; check the path and the mount, or use `open_or_create` for a first start"
+            ),
         ),
         Unopened::DirectoryMissing => (
             ErrorKind::Missing,
             format!("the directory of {name} does not exist; check the mount, or create the directory first"),
         ),
-        Unopened::NotAFile(what) => (ErrorKind::Invalid, format!("{name} is {what}, not a file; give the store's file")),
+        Unopened::NotAFile(what) => {
+            (ErrorKind::Invalid, format!("{name} is {what}, not a file; give the store's file"))
+        }
         Unopened::Empty => (
             ErrorKind::Corrupt,
             format!("{name} is empty, and a store never is; restore it, or remove it if it never held one"),
         ),
         Unopened::Foreign => (
             ErrorKind::Corrupt,
-            format!("{name} is not a onecho store, or its first bytes are damaged; it was left as it is: check the path"),
+            format!(
+                "{name} is not a onecho store, or its first bytes are damaged; it was left as it is: check the path"
+            ),
         ),
         Unopened::Format { found } => (
             ErrorKind::UnsupportedFormat,
-            format!("{name} has format version {found}, this program knows {FORMAT_VERSION}; use the version that wrote it"),
+            format!(
+                "{name} has format version {found}, this program knows {FORMAT_VERSION}; use the version that wrote it"
+            ),
         ),
         Unopened::Unsettled => (
             ErrorKind::Unavailable,
-            format!("{name} failed in this process and cannot be read past the cache here; restart the process"),
+            format!(
+                "{name} failed in this process and cannot be read past the cache here; restart the process"
+            ),
         ),
         Unopened::Disk(fault) => of_disk(&name, &fault),
         Unopened::Fault(Fault::Locked) => (ErrorKind::Locked, locked(&name, disk.lock_holder())),
@@ -224,12 +234,14 @@ fn unopened(disk: &dyn Disk, fault: Unopened) -> Error {
             ErrorKind::Corrupt,
             format!("{name} is damaged: {what}; it was left as it is: keep a copy and restore from a backup"),
         ),
-        Unopened::Fault(Fault::Full(what)) => {
-            (ErrorKind::Unavailable, format!("{name}: the disk is full ({what}); make room and open it again"))
-        }
-        Unopened::Fault(Fault::Io(what) | Fault::Refused(what)) => {
-            (ErrorKind::Unavailable, format!("{name} cannot be opened: {what}; check the disk and its permissions"))
-        }
+        Unopened::Fault(Fault::Full(what)) => (
+            ErrorKind::Unavailable,
+            format!("{name}: the disk is full ({what}); make room and open it again"),
+        ),
+        Unopened::Fault(Fault::Io(what) | Fault::Refused(what)) => (
+            ErrorKind::Unavailable,
+            format!("{name} cannot be opened: {what}; check the disk and its permissions"),
+        ),
     };
     Error::new(kind, text)
 }
@@ -247,7 +259,9 @@ fn of_disk(name: &str, fault: &std::io::Error) -> (ErrorKind, String) {
 fn locked(name: &str, holder: Option<u32>) -> String {
     match holder {
         Some(pid) if pid == std::process::id() => {
-            format!("{name} is already open in this process; share the open store instead of opening it again")
+            format!(
+                "{name} is already open in this process; share the open store instead of opening it again"
+            )
         }
         Some(pid) => format!("{name} is already open in process {pid}; use that one, or stop it first"),
         None => format!("{name} is already open elsewhere; use that one, or stop it first"),

@@ -65,7 +65,10 @@ pub(crate) struct Stamp(u64);
 /// What a caller gets who wants to run.
 pub(crate) enum Entered<'p> {
     /// The place. With `stale` somebody was in it since the caller looked: look again.
-    Run { guard: PlaceGuard<'p>, stale: bool },
+    Run {
+        guard: PlaceGuard<'p>,
+        stale: bool,
+    },
     /// An outcome came out of the place while the caller waited.
     Finished(Arc<Record>),
     Reply(Reply),
@@ -123,13 +126,7 @@ impl Places {
     }
 
     /// Another request under the key is refused at once, also while the first runs.
-    fn mismatch(
-        &self,
-        place: &Place,
-        asked: &Asked,
-        policy: &Policy,
-        clock: &EngineClock,
-    ) -> Option<Reply> {
+    fn mismatch(&self, place: &Place, asked: &Asked, policy: &Policy, clock: &EngineClock) -> Option<Reply> {
         match place.asked.fingerprint.judge(&asked.parts) {
             // A place is taken by this program, so its scheme is known.
             Match::Same | Match::Unknowable => None,

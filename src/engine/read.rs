@@ -66,7 +66,12 @@ impl Engine {
     }
 
     /// What a record answers to a request.
-    pub(super) fn judged(&self, record: &Record, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+    pub(super) fn judged(
+        &self,
+        record: &Record,
+        asked: &Asked,
+        policy: &Policy,
+    ) -> Result<Option<Reply>, Error> {
         let view = View {
             record: Some(record),
             rows: &std::collections::BTreeMap::new(),
@@ -102,7 +107,9 @@ impl Engine {
             Reply::Expired { .. } => count(&counters.expired),
             Reply::Duplicate { .. } => count(&counters.duplicates),
             Reply::Conflict { .. } => count(&counters.conflicts),
-            Reply::Refused(Refused::Capacity { .. } | Refused::NotAuthoritative { .. } | Refused::Restored) => {
+            Reply::Refused(
+                Refused::Capacity { .. } | Refused::NotAuthoritative { .. } | Refused::Restored,
+            ) => {
                 count(&counters.refused);
             }
         }

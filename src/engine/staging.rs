@@ -93,7 +93,9 @@ impl<'e> Staging<'e> {
     pub fn add(&mut self, key: RowKey, by: i64, floor: i64) -> Result<bool, Error> {
         let row = self.with_own_changes(&key)?;
         let sum = counter(row.as_ref())
-            .map_err(|_| crate::core::decide::wrong_codec(&key.reference(), "something other than a counter"))?
+            .map_err(|_| {
+                crate::core::decide::wrong_codec(&key.reference(), "something other than a counter")
+            })?
             .checked_add(by)
             .ok_or_else(|| {
                 let text = format!("adding {by} to counter {} leaves the range of 64 bits", key.reference());

@@ -39,9 +39,15 @@ pub(crate) struct Draft {
 /// What became of one draft.
 pub(crate) enum Verdict {
     /// It is answered; `record` is what is now known of its scope, if anything.
-    Reply { reply: Reply, record: Option<Arc<Record>> },
+    Reply {
+        reply: Reply,
+        record: Option<Arc<Record>>,
+    },
     /// Rows have changed: its closure has to run again.
-    Again { resource: ResourceRef, version: u64 },
+    Again {
+        resource: ResourceRef,
+        version: u64,
+    },
     Fault(Error),
 }
 
