@@ -73,7 +73,7 @@ fn open(disk: &SimDisk) -> Result<Database, String> {
         Found::File { .. } => {}
         other => return Err(format!("under the name stands {other:?}")),
     }
-    disk.open(&mut builder()).map_err(|error| error.to_string())
+    Disk::open(disk, &mut builder()).map_err(|error| error.to_string())
 }
 
 /// Creates a store and commits, each acknowledgement marked.
@@ -392,7 +392,7 @@ fn a_slow_sync_lets_reads_pass_and_ends_with_the_power() {
 fn one_database_at_a_time() {
     let disk = SimDisk::seeded(16);
     let database = open(&disk).unwrap();
-    assert!(matches!(disk.open(&mut builder()), Err(DatabaseError::DatabaseAlreadyOpen)));
+    assert!(matches!(Disk::open(&disk, &mut builder()), Err(DatabaseError::DatabaseAlreadyOpen)));
     assert_eq!(disk.lock_holder(), Some(std::process::id()));
     database.close().unwrap();
     assert_eq!(disk.lock_holder(), None);
@@ -421,7 +421,7 @@ fn an_empty_file_is_not_made_a_store() {
     image.apply(&Change::Create { file: 0, name: STORE.into() }, Beyond::Extends);
     let disk = SimDisk::at_rest(18, image);
     assert_eq!(disk.look().unwrap(), Found::Empty);
-    assert!(disk.open(&mut builder()).is_err());
+    assert!(Disk::open(&disk, &mut builder()).is_err());
     assert_eq!(disk.file_bytes().unwrap(), 0);
     assert_eq!(disk.lock_holder(), None, "a failed open leaves no lock");
 }
