@@ -119,8 +119,9 @@ impl Options {
         self
     }
 
-    /// Up to this size of the file every open checks all of it; above it, each commit saves what makes the open after a
-    /// kill short, and damage is found by [`Store::verify`](crate::Store::verify) only. In bytes; default 64 MiB.
+    /// Up to this size of the file every open checks all of it. Above it, each commit saves what makes the open after a kill
+    /// short, and a thread checks the file once it is open: until that has ended, `Stats::checked` says so, and a damaged
+    /// tree may make a key look absent. In bytes; default 64 MiB.
     pub fn check_at_open_max(mut self, bytes: u64) -> Self {
         self.0.check_at_open_max = bytes;
         self

@@ -63,8 +63,13 @@ pub struct Stats {
     pub unknown_open: u64,
     /// The wall clock has jumped and is not believed; nothing expires by the jump.
     pub clock_suspect: bool,
-    /// The whole file was checked when it was opened. Where not, a damaged tree may make a key look absent: run `verify`.
-    pub checked_at_open: bool,
+    /// The whole file was checked, when it was opened or in the background since. Until then a damaged tree may make a key
+    /// look absent.
+    pub checked: bool,
+    /// Memory of the replay index, in bytes.
+    pub replay_bytes: u64,
+    /// What is kept back for a full disk now, in bytes; see `Options::reserve_bytes`.
+    pub reserve_bytes: u64,
     /// The disk is full and its reserve is spent: new commands are refused.
     pub disk_full: bool,
 }
@@ -100,7 +105,9 @@ impl From<Numbers> for Stats {
             queued: numbers.queued as u64,
             unknown_open: 0,
             clock_suspect: numbers.clock_suspect,
-            checked_at_open: numbers.checked,
+            checked: numbers.checked,
+            replay_bytes: numbers.replay_bytes as u64,
+            reserve_bytes: numbers.reserve_bytes,
             disk_full: numbers.is_full,
         }
     }

@@ -57,7 +57,9 @@ impl Store {
     }
 
     pub(crate) fn on(disk: impl Disk, options: Options, may_create: bool) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Engine::open(Arc::new(disk), options.into_settings()?, may_create)?)))
+        let engine = Arc::new(Engine::open(Arc::new(disk), options.into_settings()?, may_create)?);
+        engine.scrub()?;
+        Ok(Self(engine))
     }
 
     pub(crate) fn engine(&self) -> &Engine {

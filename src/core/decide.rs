@@ -67,10 +67,8 @@ pub(crate) struct Decision {
 }
 
 pub(crate) enum Answer {
-    /// The scope is free: the closure may run, as this generation.
-    Run {
-        generation: u32,
-    },
+    /// The scope is free: the closure may run.
+    Run,
     Reply(Reply),
     /// A precondition no longer holds: the closure has to run again, on fresh rows.
     Again {
@@ -113,7 +111,7 @@ pub(crate) fn decide(
         Judged::Unreadable(fault) => return answer(Answer::Fault(fault)),
     };
     match command {
-        Command::Ask => answer(Answer::Run { generation }),
+        Command::Ask => answer(Answer::Run),
         Command::Finish { outcome, staged, actor } => {
             let decision = finish(view, asked, outcome, staged, actor, now, policy, generation);
             debug_assert!(invariants::record_and_effects_together(&decision.changes));
@@ -235,6 +233,7 @@ fn finish(
 type AppliedAll = (BTreeMap<RowKey, Option<Row>>, Vec<Note>, u32);
 
 /// Applies the effects in order, each on the rows as the ones before left them.
+#[expect(clippy::result_large_err, reason = "the error is the command's answer, made once and moved once")]
 fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
     let mut changed: BTreeMap<RowKey, Option<Row>> = BTreeMap::new();
     let mut notes = Vec::with_capacity(staged.effects.len());

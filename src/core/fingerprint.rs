@@ -41,7 +41,7 @@ use crate::core::audit::Layout;
 mod parts;
 
 use parts::{Digests, Part, framed, n64};
-pub use parts::{PART_NAME_BYTES_MAX, PARTS_MAX, Parts, RESERVED};
+pub use parts::{PARTS_MAX, Parts, RESERVED};
 
 /// The only scheme there is so far; see the module documentation.
 const SCHEME: u16 = 1;
@@ -214,15 +214,9 @@ impl Fingerprint {
     }
 
     /// The digest under the record's policy.
-    #[must_use]
+    #[cfg(test)]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
-    }
-
-    /// The first half of [`Fingerprint::digest`], for a tombstone.
-    #[must_use]
-    pub fn short(&self) -> [u8; 16] {
-        std::array::from_fn(|at| self.digest[at])
     }
 
     /// Writes all of it into the bytes that the audit chain hashes.

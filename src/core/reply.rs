@@ -154,13 +154,16 @@ impl Reply {
     pub fn advice(&self) -> Advice {
         match self {
             Self::Done(_) | Self::Replay(_) => Advice::Settled,
-            Self::InProgress { retry_after, .. } => Advice::RetrySameKey { after: *retry_after },
+            Self::InProgress { retry_after, .. } | Self::Refused(Refused::Capacity { retry_after }) => {
+                Advice::RetrySameKey { after: *retry_after }
+            }
             Self::Unknown { .. } => Advice::RetrySameKey { after: RETRY_UNKNOWN },
-            Self::Mismatch { in_flight: true, .. } => Advice::RetrySameKey { after: RETRY_SOON },
+            // Nothing is recorded yet in either case.
+            Self::Mismatch { in_flight: true, .. } | Self::Conflict { .. } => {
+                Advice::RetrySameKey { after: RETRY_SOON }
+            }
             Self::Mismatch { in_flight: false, .. } => Advice::NewKeyNeeded,
             Self::Expired { .. } | Self::Duplicate { .. } => Advice::LookUpFirst,
-            Self::Conflict { .. } => Advice::RetrySameKey { after: RETRY_SOON },
-            Self::Refused(Refused::Capacity { retry_after }) => Advice::RetrySameKey { after: *retry_after },
             Self::Refused(Refused::NotAuthoritative { .. }) => Advice::FixRequest,
             Self::Refused(Refused::Restored) => Advice::AskOperator,
         }

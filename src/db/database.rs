@@ -5,9 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use redb::{
-    Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table as RedbTable,
-};
+use redb::{Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table as RedbTable};
 
 use super::disk::Disk;
 use super::envelope::{self, Kind, Table};
@@ -72,6 +70,10 @@ impl Db {
 
     pub fn classes(&self) -> usize {
         self.classes.read().len()
+    }
+
+    pub(super) fn class_ids(&self) -> Vec<ClassId> {
+        self.classes.read().keys().copied().collect()
     }
 
     /// The class of these windows, or the number that a new one would get.
@@ -277,11 +279,6 @@ impl Snapshot<'_> {
     /// What the newest commit said of itself.
     pub fn state(&self) -> Result<State, Fault> {
         read_meta(&self.read.open_table(META)?, tables::STATE, Kind::State)
-    }
-
-    /// Rows of the journal, the index and the resources.
-    pub fn counts(&self) -> Result<(u64, u64, u64), Fault> {
-        Ok((self.journal.len()?, self.index.len()?, self.resource.len()?))
     }
 }
 

@@ -1,13 +1,14 @@
 //! Reads the whole file and tells what does not agree. Owns the list of checks; repairs nothing.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use redb::{ReadableTable, ReadableTableMetadata};
+use redb::ReadableTableMetadata;
 
 use super::database::{Rows, Snapshot, place, read_entry, read_row};
 use super::fault::Fault;
 use super::stored::State;
-use super::tables;
+use super::tables::{self, JournalKey};
 use crate::core::audit::{self, Link};
 use crate::core::effect::Verb;
 use crate::core::name::ScopeDigest;
@@ -42,6 +43,18 @@ impl VerifyReport {
         self.faults.is_empty() && self.duplicate_effects == 0
     }
 
+    /// What was read; damage goes into the report, a disk that fails ends the walk.
+    fn readable<R>(&mut self, table: &str, read: Result<R, Fault>) -> Result<Option<R>, Fault> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(Fault::Damaged(what)) => {
+                self.fault(table, &what);
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
     fn fault(&mut self, place: &str, what: &str) {
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(format!("{place}: {what}"));
@@ -57,88 +70,187 @@ struct Follower {
     at: Timestamp,
 }
 
+/// Rows that are read in one slice.
+const SLICE_ROWS: usize = 512;
+
+/// A walk through the whole file in slices, each on a snapshot of its own or all on one. What is appended while it walks is
+/// not looked at.
+pub(crate) struct Walk {
+    /// What the last commit said when the walk began.
+    start: State,
+    next: Stage,
+    followers: BTreeMap<ClassId, Follower>,
+    report: VerifyReport,
+}
+
+/// Where the walk stands: a table, and the last key that was read of it.
+enum Stage {
+    Journal(Option<JournalKey>),
+    Index(Option<[u8; 16]>),
+    Resource(Option<Vec<u8>>),
+    Over,
+}
+
 /// Checks a snapshot. An error means that the file could not be read on; what does not agree is in the report.
 pub(crate) fn verify(
     snapshot: &Snapshot<'_>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<VerifyReport, Fault> {
-    let state = snapshot.state()?;
-    let mut report = VerifyReport::default();
-    let total = snapshot.journal.len()? + snapshot.index.len()? + snapshot.resource.len()?;
-    let mut done = 0;
-    let mut step = || {
-        done += 1;
-        if done % 1024 == 0 || done == total {
-            progress(done, total);
+    let mut walk = Walk::new(snapshot)?;
+    let entries = snapshot.journal.len()?;
+    let total = entries + snapshot.index.len()? + snapshot.resource.len()?;
+    while walk.slice(snapshot)? {
+        progress(walk.rows(), total);
+    }
+    let Walk { start, mut report, .. } = walk;
+    for (table, found, expected) in [
+        ("journal", entries, start.heads.iter().map(|head| head.entries).sum()),
+        ("index", report.records, start.records),
+        ("resource", report.rows, start.rows),
+    ] {
+        if found != expected {
+            report.fault(table, &format!("it has {found} rows, not {expected}"));
         }
-    };
-    journal(snapshot, &state, &mut report, &mut step)?;
-    index(snapshot, &state, &mut report, &mut step)?;
-    resources(snapshot, &state, &mut report, &mut step)?;
+    }
     Ok(report)
 }
 
-/// Chains, order, time, and that the index leads to each scope's newest entry.
-fn journal(
-    snapshot: &Snapshot<'_>,
-    state: &State,
-    report: &mut VerifyReport,
-    step: &mut impl FnMut(),
-) -> Result<(), Fault> {
-    let mut followers: BTreeMap<ClassId, Follower> = BTreeMap::new();
-    for item in snapshot.journal.iter()? {
-        let (key, stored) = item?;
-        step();
-        let position = tables::position_of(key.value());
-        let follower = followers.entry(position.class).or_insert_with(|| Follower {
-            link: audit::genesis(&snapshot.db.identity.store_id, position.class),
-            seq: 0,
-            entries: 0,
-            at: Timestamp(0),
-        });
-        let entry = match read_entry(key.value(), stored.value()) {
-            Ok(entry) => entry,
-            Err(Fault::Damaged(what)) => {
-                report.fault("journal", &what);
+impl Walk {
+    pub fn new(snapshot: &Snapshot<'_>) -> Result<Self, Fault> {
+        Ok(Self {
+            start: snapshot.state()?,
+            next: Stage::Journal(None),
+            followers: BTreeMap::new(),
+            report: VerifyReport::default(),
+        })
+    }
+
+    /// Rows read so far.
+    pub fn rows(&self) -> u64 {
+        self.report.entries + self.report.records + self.report.rows
+    }
+
+    /// The first thing that does not agree, if any.
+    pub fn first_fault(&self) -> Option<&str> {
+        self.report.faults.first().map(String::as_str)
+    }
+
+    /// Checks the next rows; false when there are none left.
+    pub fn slice(&mut self, snapshot: &Snapshot<'_>) -> Result<bool, Fault> {
+        self.next = match std::mem::replace(&mut self.next, Stage::Over) {
+            Stage::Journal(after) => {
+                let last = self.journal(snapshot, after)?;
+                if last.is_none() {
+                    self.ends();
+                }
+                last.map_or(Stage::Index(None), |last| Stage::Journal(Some(last)))
+            }
+            Stage::Index(after) => match self.index(snapshot, after)? {
+                Some(last) => Stage::Index(Some(last)),
+                None => Stage::Resource(None),
+            },
+            Stage::Resource(after) => match self.resources(snapshot, after.as_deref())? {
+                Some(last) => Stage::Resource(Some(last)),
+                None => Stage::Over,
+            },
+            Stage::Over => Stage::Over,
+        };
+        Ok(!matches!(self.next, Stage::Over))
+    }
+
+    /// Chains, order, time, and that the index leads to each scope's newest entry.
+    fn journal(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        after: Option<JournalKey>,
+    ) -> Result<Option<JournalKey>, Fault> {
+        let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        for item in snapshot.journal.range::<&JournalKey>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
+            let (key, stored) = item?;
+            let key = *key.value();
+            last = Some(key);
+            let position = tables::position_of(&key);
+            if position.seq > self.start.last_seq {
                 continue;
             }
-            Err(fault) => return Err(fault),
-        };
-        report.entries += 1;
-        let scope = ScopeDigest::of(&entry.scope, snapshot.db.identity.scope_mode);
-        follower.follow(position, scope, &entry, state, report);
-        check_indexed(snapshot, position, scope, &entry, report)?;
+            self.report.entries += 1;
+            let follower = self.followers.entry(position.class).or_insert_with(|| Follower {
+                link: audit::genesis(&snapshot.db.identity.store_id, position.class),
+                seq: 0,
+                entries: 0,
+                at: Timestamp(0),
+            });
+            let Some(entry) = self.report.readable("journal", read_entry(&key, stored.value()))? else {
+                continue;
+            };
+            let scope = ScopeDigest::of(&entry.scope, snapshot.db.identity.scope_mode);
+            follower.follow(position, scope, &entry, &mut self.report);
+            check_indexed(snapshot, position, scope, &entry, &mut self.report)?;
+        }
+        Ok(last)
     }
-    for head in &state.heads {
-        let place = format!("chain of class {}", head.class);
-        match followers.remove(&ClassId(head.class)) {
-            None => report.fault(&place, "the journal has no entry of it"),
-            Some(end) if end.link != head.link || end.seq != head.seq || end.entries != head.entries => {
-                report.fault(&place, "it does not end where the last commit says");
+
+    /// Each chain ends where the commit said at the start.
+    fn ends(&mut self) {
+        for head in &self.start.heads {
+            let place = format!("chain of class {}", head.class);
+            match self.followers.remove(&ClassId(head.class)) {
+                None => self.report.fault(&place, "the journal has no entry of it"),
+                Some(end) if end.link != head.link || end.seq != head.seq || end.entries != head.entries => {
+                    self.report.fault(&place, "it does not end where the last commit says");
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
+        }
+        for class in self.followers.keys() {
+            self.report.fault(&format!("chain of class {}", class.0), "the last commit does not know it");
         }
     }
-    for class in followers.keys() {
-        report.fault(&format!("chain of class {}", class.0), "the last commit does not know it");
+
+    /// Each row of the index leads to an entry of its own scope.
+    fn index(&mut self, snapshot: &Snapshot<'_>, after: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, Fault> {
+        let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        for item in snapshot.index.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
+            let scope = *item?.0.value();
+            last = Some(scope);
+            self.report.records += 1;
+            self.report.readable("index", snapshot.record(ScopeDigest(scope)))?;
+        }
+        Ok(last)
     }
-    Ok(())
+
+    /// Each row was written by the entry it names, and holds what that entry says.
+    fn resources(&mut self, snapshot: &Snapshot<'_>, after: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        for item in snapshot.resource.range::<&[u8]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
+            let (key, stored) = item?;
+            last = Some(key.value().to_vec());
+            self.report.rows += 1;
+            let Some(row) = self.report.readable("resource", read_row(key.value(), stored.value()))? else {
+                continue;
+            };
+            let Some(key) = RowKey::parse(key.value()) else {
+                self.report.fault("resource", "a key names no row");
+                continue;
+            };
+            if let Some(what) = disagreement(snapshot, &key, &row)? {
+                self.report.fault(&format!("row {}", key.reference()), &what);
+            }
+        }
+        Ok(last)
+    }
 }
 
 impl Follower {
-    fn follow(
-        &mut self,
-        position: Position,
-        scope: ScopeDigest,
-        entry: &Entry,
-        state: &State,
-        report: &mut VerifyReport,
-    ) {
+    fn follow(&mut self, position: Position, scope: ScopeDigest, entry: &Entry, report: &mut VerifyReport) {
         let place = place(position);
-        if !invariants::follows(self.seq, position.seq) || position.seq > state.last_seq {
+        if !invariants::follows(self.seq, position.seq) {
             report.fault(&place, "its number is out of order");
         }
-        if !invariants::time_goes_on(self.at, entry.at) || entry.at > state.last_time {
+        if !invariants::time_goes_on(self.at, entry.at) {
             report.fault(&place, "its time is out of order");
         }
         self.link = audit::link(&self.link, position, scope, entry);
@@ -179,73 +291,12 @@ fn check_indexed(
     Ok(())
 }
 
-/// Each row of the index leads to an entry of its own scope.
-fn index(
-    snapshot: &Snapshot<'_>,
-    state: &State,
-    report: &mut VerifyReport,
-    step: &mut impl FnMut(),
-) -> Result<(), Fault> {
-    for item in snapshot.index.iter()? {
-        let (scope, _) = item?;
-        step();
-        report.records += 1;
-        match snapshot.record(ScopeDigest(*scope.value())) {
-            Ok(_) => {}
-            Err(Fault::Damaged(what)) => report.fault("index", &what),
-            Err(fault) => return Err(fault),
-        }
-    }
-    if report.records != state.records {
-        report.fault("index", &format!("it has {} rows, not {}", report.records, state.records));
-    }
-    Ok(())
-}
-
-/// Each row was written by the entry it names, and holds what that entry says.
-fn resources(
-    snapshot: &Snapshot<'_>,
-    state: &State,
-    report: &mut VerifyReport,
-    step: &mut impl FnMut(),
-) -> Result<(), Fault> {
-    let classes: Vec<ClassId> = state.heads.iter().map(|head| ClassId(head.class)).collect();
-    for item in snapshot.resource.iter()? {
-        let (key, stored) = item?;
-        step();
-        report.rows += 1;
-        let row = match read_row(key.value(), stored.value()) {
-            Ok(row) => row,
-            Err(Fault::Damaged(what)) => {
-                report.fault("resource", &what);
-                continue;
-            }
-            Err(fault) => return Err(fault),
-        };
-        let Some(key) = RowKey::parse(key.value()) else {
-            report.fault("resource", "a key names no row");
-            continue;
-        };
-        if let Some(what) = disagreement(snapshot, &classes, &key, &row)? {
-            report.fault(&format!("row {}", key.reference()), &what);
-        }
-    }
-    if report.rows != state.rows {
-        report.fault("resource", &format!("it has {} rows, not {}", report.rows, state.rows));
-    }
-    Ok(())
-}
-
-fn disagreement(
-    snapshot: &Snapshot<'_>,
-    classes: &[ClassId],
-    key: &RowKey,
-    row: &Row,
-) -> Result<Option<String>, Fault> {
+/// What the entry that a row names as its writer says against it.
+fn disagreement(snapshot: &Snapshot<'_>, key: &RowKey, row: &Row) -> Result<Option<String>, Fault> {
     if key.is_unique() != matches!(row.content, Content::Held(_)) {
         return Ok(Some("a uniqueness and a value stand in each other's place".to_owned()));
     }
-    for &class in classes {
+    for class in snapshot.db.class_ids() {
         let position = Position { class, seq: row.version };
         let record = match snapshot.entry(position) {
             Ok(Some(record)) => record,

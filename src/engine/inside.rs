@@ -22,7 +22,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with_borrow_mut(|inside| inside.pop());
+        INSIDE.with_borrow_mut(Vec::pop);
     }
 }
 

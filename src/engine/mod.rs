@@ -11,6 +11,7 @@ mod places;
 mod queue;
 pub(crate) mod read;
 mod replay_index;
+mod scrub;
 pub(crate) mod settings;
 pub(crate) mod staging;
 mod writer;
@@ -48,7 +49,7 @@ pub(crate) struct Engine {
     /// What the last commit said; only the leader moves it.
     tail: Mutex<State>,
     room: Room,
-    /// The whole file was checked when it was opened.
+    /// The whole file was checked, when it was opened or by the scrub since.
     checked: AtomicBool,
 }
 
@@ -60,11 +61,23 @@ enum File {
     Open(Db),
     /// A failure has stopped the store. The file waits for `reopen`.
     Stopped {
-        why: String,
-        is_full: bool,
+        why: Stop,
         left: Option<Db>,
     },
     Closed,
+}
+
+/// Why a store has stopped.
+struct Stop {
+    what: String,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Failed,
+    Full,
+    Damaged,
 }
 
 /// Whether the disk has room for new commands.
@@ -83,9 +96,14 @@ impl Engine {
         let file = self.file.read();
         match &*file {
             File::Open(_) => Ok(OpenFile(file)),
+            File::Stopped { why: Stop { what, cause: Cause::Damaged }, .. } => Err(self.damaged(what)),
             File::Stopped { why, .. } => Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("{}: the store has stopped ({why}); `reopen` it, or open it again", self.disk.name()),
+                format!(
+                    "{}: the store has stopped ({}); `reopen` it, or open it again",
+                    self.disk.name(),
+                    why.what
+                ),
             )),
             File::Closed => {
                 let text = format!("{}: the store was closed", self.disk.name());
@@ -96,26 +114,30 @@ impl Engine {
 
     /// Stops the store: no later call touches the file until it is reopened.
     fn stop(&self, fault: &Fault) {
-        let (why, is_full) = match fault {
-            Fault::Full(why) => (format!("the disk is full: {why}"), true),
-            Fault::Io(why) | Fault::Damaged(why) | Fault::Refused(why) => (why.clone(), false),
-            Fault::Locked => ("the file is locked by another".to_owned(), false),
+        let (what, cause) = match fault {
+            Fault::Full(what) => (format!("the disk is full: {what}"), Cause::Full),
+            Fault::Damaged(what) => (what.clone(), Cause::Damaged),
+            Fault::Io(what) | Fault::Refused(what) => (what.clone(), Cause::Failed),
+            Fault::Locked => ("the file is locked by another".to_owned(), Cause::Failed),
         };
         let mut file = self.file.write();
         *file = match std::mem::replace(&mut *file, File::Closed) {
-            File::Open(db) => File::Stopped { why, is_full, left: Some(db) },
+            File::Open(db) => File::Stopped { why: Stop { what, cause }, left: Some(db) },
             other => other,
         };
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        let name = self.disk.name();
+        let text = format!("{name} is damaged: {what}; keep the file, run `verify`, restore from a backup");
+        Error::new(ErrorKind::Corrupt, text)
     }
 
     /// A fault of reading, told to the caller. A disk that fails stops the store.
     fn fault(&self, fault: Fault) -> Error {
         let name = self.disk.name();
         match fault {
-            Fault::Damaged(what) => Error::new(
-                ErrorKind::Corrupt,
-                format!("{name} is damaged: {what}; keep the file, run `verify`, restore from a backup"),
-            ),
+            Fault::Damaged(what) => self.damaged(&what),
             Fault::Io(what) | Fault::Full(what) => {
                 self.stop(&Fault::Io(what.clone()));
                 Error::new(ErrorKind::Unavailable, format!("{name} cannot be read: {what}; reopen the store"))

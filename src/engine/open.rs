@@ -14,10 +14,10 @@ use super::queue::Queue;
 use super::replay_index::ReplayIndex;
 use super::settings::Settings;
 use super::writer::CLASSES_MAX;
-use super::{Engine, File, Room, random};
+use super::{Cause, Engine, File, Room, random};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::name::ScopeMode;
-use crate::core::policy::Windows;
+use crate::core::policy::{Policy, Windows};
 use crate::db::database::{Commit, Db, Failed};
 use crate::db::disk::Disk;
 use crate::db::fault::Fault;
@@ -67,7 +67,7 @@ impl Engine {
     pub fn reopen(&self) -> Result<(), Error> {
         self.not_inside()?;
         let mut file = self.file.write();
-        let (why, is_full, left) = match std::mem::replace(&mut *file, File::Closed) {
+        let (why, left) = match std::mem::replace(&mut *file, File::Closed) {
             File::Open(db) => {
                 *file = File::Open(db);
                 return Ok(());
@@ -76,11 +76,11 @@ impl Engine {
                 let text = format!("{}: the store was closed; open it anew", self.disk.name());
                 return Err(Error::new(ErrorKind::Closed, text));
             }
-            File::Stopped { why, is_full, left } => (why, is_full, left),
+            File::Stopped { why, left } => (why, left),
         };
         // The failed handle must let go of the file before another can have it.
         drop(left);
-        if is_full && self.settings.reserve_bytes > 0 {
+        if why.cause == Cause::Full && self.settings.reserve_bytes > 0 {
             // What cannot be given back is no worse than before; the open below will tell.
             let _ = self.disk.release_reserve();
             self.room.is_full.store(true, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Engine {
                 Ok(())
             }
             Err(error) => {
-                *file = File::Stopped { why, is_full, left: None };
+                *file = File::Stopped { why, left: None };
                 Err(error)
             }
         }
@@ -175,7 +175,7 @@ fn check_scope_mode(disk: &dyn Disk, stored: ScopeMode, asked: ScopeMode) -> Res
 fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {
     let policies = settings.policies.values().chain([&settings.default_policy]);
     let mut new: Vec<Windows> =
-        policies.map(|policy| policy.windows()).filter(|windows| db.class_of(*windows).is_err()).collect();
+        policies.map(Policy::windows).filter(|windows| db.class_of(*windows).is_err()).collect();
     new.sort_unstable();
     new.dedup();
     let classes = db.classes() + new.len();

@@ -84,7 +84,7 @@ impl Engine {
                 Ok(Some(reply))
             }
             Answer::Fault(fault) => Err(fault),
-            Answer::Run { .. } | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
+            Answer::Run | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
         }
     }
 
@@ -154,6 +154,8 @@ impl Engine {
             state: self.tail.lock().clone(),
             queued: self.queue.depth(),
             remembered: self.index.len(),
+            replay_bytes: self.index.bytes(),
+            reserve_bytes: self.disk.reserve_bytes(),
             file_bytes: self.file().map_or(0, |db| db.file_bytes()),
             clock_suspect: self.clock.is_suspect(),
             checked: self.checked.load(Ordering::Relaxed),
@@ -183,6 +185,8 @@ pub(crate) struct Numbers {
     pub state: State,
     pub queued: usize,
     pub remembered: usize,
+    pub replay_bytes: usize,
+    pub reserve_bytes: u64,
     pub file_bytes: u64,
     pub clock_suspect: bool,
     pub checked: bool,

@@ -154,7 +154,7 @@ fn one(
             Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
         }
         Answer::Fault(fault) => Verdict::Fault(fault),
-        Answer::Run { .. } => unreachable!("`Finish` is never answered with `Run`"),
+        Answer::Run => unreachable!("`Finish` is never answered with `Run`"),
     })
 }
 

@@ -105,7 +105,6 @@ fn c033_bodies_that_differ_deep_inside_never_meet() {
         assert!(seen.insert(*Fingerprint::of(&asked, Compare::Canonical).unwrap().digest()));
     }
     assert_eq!(first.digest().len(), 32);
-    assert_eq!(first.short(), first.digest()[..16]);
 }
 
 #[test]
@@ -271,7 +270,11 @@ fn the_layout_is_the_documented_one() {
     let made = Fingerprint::of(&asked, Compare::Canonical).unwrap();
     assert_eq!(*made.digest(), sha(&request));
     let pinned = 0x6238_4fae_35e9_dca2_d84d_4cbb_c006_186a_u128;
-    assert_eq!(u128::from_be_bytes(made.short()), pinned, "stored digests must never change");
+    assert_eq!(
+        u128::from_be_bytes(made.digest()[..16].try_into().unwrap()),
+        pinned,
+        "stored digests must never change"
+    );
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Reads a file that was too large to be checked when it was opened, in slices, beside everything else. Until it has ended,
+//! a damaged tree may make a key look absent; what it finds stops the store.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::Engine;
+use crate::core::error::{Error, ErrorKind};
+use crate::db::fault::Fault;
+use crate::db::verify::Walk;
+
+impl Engine {
+    /// Starts the scrub's thread if the file has not been checked.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one thread of the library: it checks what the open could not"
+    )]
+    pub fn scrub(self: &Arc<Self>) -> Result<(), Error> {
+        if self.checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let engine = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("onecho-scrub".to_owned());
+        thread.spawn(move || run(&engine)).map(drop).map_err(|fault| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("the thread that checks the file cannot start: {fault}"),
+            )
+        })
+    }
+
+    /// Checks the next slice; true when there is more.
+    fn scrub_slice(&self, walk: &mut Option<Walk>) -> bool {
+        let checked = match self.file() {
+            Ok(db) => db.snapshot().and_then(|snapshot| {
+                let walk = match walk {
+                    Some(walk) => walk,
+                    None => walk.insert(Walk::new(&snapshot)?),
+                };
+                let more = walk.slice(&snapshot)?;
+                match walk.first_fault() {
+                    Some(what) => Err(Fault::Damaged(what.to_owned())),
+                    None => Ok(more),
+                }
+            }),
+            Err(_) => return false,
+        };
+        match checked {
+            Ok(more) => {
+                if !more {
+                    self.checked.store(true, Ordering::Relaxed);
+                }
+                more
+            }
+            Err(fault) => {
+                self.stop(&fault);
+                false
+            }
+        }
+    }
+}
+
+/// Goes on while somebody holds the store.
+fn run(engine: &Weak<Engine>) {
+    let mut walk = None;
+    while let Some(engine) = engine.upgrade() {
+        let guard = StopOnPanic(&engine);
+        let more = engine.scrub_slice(&mut walk);
+        std::mem::forget(guard);
+        if !more {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The storage engine may panic on a damaged page. A file that cannot be read through must not look sound.
+struct StopOnPanic<'e>(&'e Engine);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.stop(&Fault::Damaged("a page could not be read".to_owned()));
+    }
+}
