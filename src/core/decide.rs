@@ -115,7 +115,12 @@ pub(crate) fn decide(
         Command::Finish { outcome, staged, actor } => {
             let decision = finish(view, asked, outcome, staged, actor, now, policy, generation);
             debug_assert!(invariants::record_and_effects_together(&decision.changes));
-            debug_assert!(invariants::finished_is_final(record, &decision.changes, now, view.clock_settled));
+            debug_assert!(invariants::one_outcome_per_generation(
+                record,
+                &decision.changes,
+                now,
+                view.clock_settled
+            ));
             decision
         }
     }
@@ -141,7 +146,11 @@ fn judge(
     let next = Judged::Free { generation: record.entry.generation.saturating_add(1) };
     match record.age(now) {
         Age::Whole | Age::Trimmed => match record.entry.fingerprint.judge(&asked.parts) {
-            Match::Same => Judged::Taken(Reply::Replay(record.finished(now))),
+            Match::Same => {
+                let finished = record.finished(now);
+                debug_assert!(invariants::replay_is_the_record(record, &finished));
+                Judged::Taken(Reply::Replay(finished))
+            }
             Match::Differs { parts, formatting_only } => {
                 Judged::Taken(Reply::Mismatch { parts, formatting_only, in_flight: false })
             }
@@ -171,13 +180,15 @@ pub(crate) fn held_until(record: &Record, window: u64, settled: Option<Timestamp
 fn expired(record: &Record, asked: &Asked) -> Reply {
     let entry = &record.entry;
     let is_same = entry.fingerprint.judge(&asked.parts) == Match::Same;
-    Reply::Expired {
+    let reply = Reply::Expired {
         failed: entry.failed,
         code: entry.code,
         at: entry.at,
         resource: entry.resource.clone().filter(|_| is_same),
         digest: is_same.then(|| entry.body.digest()),
-    }
+    };
+    debug_assert!(is_same || invariants::tells_another_nothing(&reply));
+    reply
 }
 
 /// The arm of a closure that has run on a free scope.
@@ -247,6 +258,7 @@ fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
             let version = row.map(|row| row.version);
             stopped(&effect.key, &effect.change, version, obstacle)
         })?;
+        debug_assert!(invariants::taken_stays_taken(row, &effect.change, &applied));
         let (verb, digest) = match applied {
             Applied::Write(row) => {
                 let digest = content_digest(&row);

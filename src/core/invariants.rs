@@ -1,12 +1,16 @@
-//! What always holds, as predicates. Each has its number and its test in `docs/INVARIANTS.md`.
+//! What always holds, as predicates. Each has its number, its place and its test in `docs/INVARIANTS.md`.
 
 use super::decide::{Changes, held_until};
-use super::record::{Age, Record};
+use super::effect::{Applied, Change};
+use super::outcome::{Body, Digest, Finished};
+use super::record::{Age, KeptBody, Record};
+use super::reply::Reply;
+use super::row::{Content, Row};
 use super::time::Timestamp;
 
-/// Invariant 1 and 3: a new entry for a scope that has one is only right when that one is over by its own times, and
-/// then it is of the next generation.
-pub(crate) fn finished_is_final(
+/// Invariant 1: a scope that has an outcome gets another only when the first is over by its own times, and then in the next
+/// generation.
+pub(crate) fn one_outcome_per_generation(
     before: Option<&Record>,
     changes: &Changes,
     now: Timestamp,
@@ -31,7 +35,59 @@ pub(crate) fn record_and_effects_together(changes: &Changes) -> bool {
     }
 }
 
-/// Invariant 9: entries of a class follow one another, each later than the one before.
+/// Invariant 3: a replay equals the recorded outcome byte for byte, or says which digest it had.
+pub(crate) fn replay_is_the_record(record: &Record, finished: &Finished) -> bool {
+    let entry = &record.entry;
+    let body = match (&finished.body, &entry.body) {
+        (Body::Present(told), KeptBody::Kept(kept)) => told == kept,
+        (Body::Trimmed { digest, len }, KeptBody::Kept(kept)) => {
+            *len == kept.len() as u64 && *digest == Digest::of(kept)
+        }
+        (Body::NotKept { digest, len }, KeptBody::NotKept { digest: kept, len: kept_len }) => {
+            digest == kept && len == kept_len
+        }
+        _ => false,
+    };
+    body && finished.code == entry.code
+        && finished.failed == entry.failed
+        && finished.resource == entry.resource
+        && finished.metadata == entry.meta
+        && finished.at == entry.at
+        && finished.generation == entry.generation
+}
+
+/// Invariant 4: what is acknowledged was in a commit that has ended.
+pub(crate) fn acknowledged_is_durable(acknowledged_seq: u64, durable_seq: u64) -> bool {
+    acknowledged_seq <= durable_seq
+}
+
+/// Invariant 5: another request under a key is told nothing of the first one's outcome.
+pub(crate) fn tells_another_nothing(reply: &Reply) -> bool {
+    match reply {
+        Reply::Mismatch { .. } => true,
+        Reply::Expired { resource, digest, .. } => resource.is_none() && digest.is_none(),
+        _ => false,
+    }
+}
+
+/// Invariant 8: what is taken stays taken. Nothing is made over a row that is there, and a uniqueness changes its holder
+/// only by being free in between.
+pub(crate) fn taken_stays_taken(row: Option<&Row>, change: &Change, applied: &Applied) -> bool {
+    let held = match row.map(|row| &row.content) {
+        None | Some(Content::Removed) => return true,
+        Some(Content::Held(holder)) => Some(holder),
+        Some(Content::Value { .. }) => None,
+    };
+    match (change, applied) {
+        (Change::Create(_), applied) => !matches!(applied, Applied::Write(_)),
+        (Change::Release(holder), Applied::Remove) => held == Some(holder),
+        (_, Applied::Write(Row { content: Content::Held(holder), .. })) => held == Some(holder),
+        (_, Applied::Remove | Applied::Write(_)) => held.is_none(),
+        (_, Applied::Keep | Applied::Stale) => true,
+    }
+}
+
+/// Invariant 9: entries of a class follow one another.
 pub(crate) fn follows(before: u64, seq: u64) -> bool {
     seq > before
 }
@@ -39,4 +95,9 @@ pub(crate) fn follows(before: u64, seq: u64) -> bool {
 /// Invariant 10: stored time never decreases.
 pub(crate) fn time_goes_on(before: Timestamp, now: Timestamp) -> bool {
     now >= before
+}
+
+/// Invariant 13: the index leads to the newest entry of a scope, which is of a later generation than any before it.
+pub(crate) fn newest_is_indexed(entry: (u64, u32), newest: (u64, u32)) -> bool {
+    entry == newest || (newest.0 > entry.0 && newest.1 > entry.1)
 }

@@ -277,16 +277,19 @@ fn check_indexed(
     if newest == position {
         return Ok(());
     }
-    match snapshot.entry(newest) {
-        Ok(Some(newest)) if newest.entry.generation == entry.generation => {
-            report.duplicate_effects += 1;
-            report.fault(&place(position), "its scope has a second entry of the same generation");
-        }
-        Ok(Some(record)) if newest.seq < position.seq || record.entry.generation < entry.generation => {
-            report.fault(&place(position), "the index knows only an older entry of its scope");
-        }
-        Ok(_) | Err(Fault::Damaged(_)) => {} // The index's own check tells it.
+    let newest = match snapshot.entry(newest) {
+        Ok(Some(newest)) => newest,
+        Ok(None) | Err(Fault::Damaged(_)) => return Ok(()), // The index's own check tells it.
         Err(fault) => return Err(fault),
+    };
+    if newest.entry.generation == entry.generation {
+        report.duplicate_effects += 1;
+        report.fault(&place(position), "its scope has a second entry of the same generation");
+    } else if !invariants::newest_is_indexed(
+        (position.seq, entry.generation),
+        (newest.position.seq, newest.entry.generation),
+    ) {
+        report.fault(&place(position), "the index knows only an older entry of its scope");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
 use crate::core::effect::{
-    Applied, Change, EFFECTS_MAX, Effect, Guard, Obstacle, READS_MAX, Staged, VALUE_BYTES_MAX, Value, counter,
+    Applied, Change, EFFECTS_MAX, Effect, Guard, READS_MAX, Staged, VALUE_BYTES_MAX, Value, counter,
 };
 use crate::core::error::{Error, ErrorKind};
 use crate::core::name::Tenant;
@@ -139,9 +139,8 @@ impl<'e> Staging<'e> {
             match effect.apply(row.as_ref(), NOWHERE) {
                 Ok(Applied::Write(changed)) => row = Some(changed),
                 Ok(Applied::Remove) => row = None,
-                // The writer will say what is in the way; until then the row shows as it is.
-                Ok(Applied::Keep | Applied::Stale) | Err(Obstacle::Taken { .. } | Obstacle::Moved) => {}
-                Err(Obstacle::Overflow | Obstacle::Codec { .. }) => {}
+                // The row shows as it is; where something is in the way, the writer will say so.
+                Ok(Applied::Keep | Applied::Stale) | Err(_) => {}
             }
         }
         Ok(row)
