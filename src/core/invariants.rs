@@ -80,8 +80,8 @@ pub(crate) fn taken_stays_taken(row: Option<&Row>, change: &Change, applied: &Ap
     };
     match (change, applied) {
         (Change::Create(_), applied) => !matches!(applied, Applied::Write(_)),
-        (Change::Release(holder), Applied::Remove) => held == Some(holder),
-        (_, Applied::Write(Row { content: Content::Held(holder), .. })) => held == Some(holder),
+        (Change::Release(holder), Applied::Remove)
+        | (_, Applied::Write(Row { content: Content::Held(holder), .. })) => held == Some(holder),
         (_, Applied::Remove | Applied::Write(_)) => held.is_none(),
         (_, Applied::Keep | Applied::Stale) => true,
     }
