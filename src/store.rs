@@ -26,7 +26,18 @@ use crate::stats::Stats;
 /// Closing: [`Store::close`] tells what went wrong; dropping the last clone closes too, in silence. A process that is killed
 /// loses nothing that was acknowledged.
 #[derive(Clone)]
-pub struct Store(Arc<Engine>);
+pub struct Store(Arc<Handle>);
+
+/// What the clones of a store share. The scrub may hold the engine for a moment longer; the file is closed when the last clone
+/// goes.
+struct Handle(Arc<Engine>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever wants to know how closing went calls `close`.
+        let _ = self.0.close();
+    }
+}
 
 impl Store {
     /// Opens a store that must exist: a lost mount is no new store.
@@ -59,11 +70,11 @@ impl Store {
     pub(crate) fn on(disk: impl Disk, options: Options, may_create: bool) -> Result<Self, Error> {
         let engine = Arc::new(Engine::open(Arc::new(disk), options.into_settings()?, may_create)?);
         engine.scrub()?;
-        Ok(Self(engine))
+        Ok(Self(Arc::new(Handle(engine))))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        &self.0
+        &self.0.0
     }
 
     /// Opens the file again after a stop (`CommitUncertain`, or a disk that failed): same handle, for all clones. On an open
@@ -73,7 +84,7 @@ impl Store {
     ///
     /// As [`Store::open`]; the store then stays stopped, and this may be called again. `Closed` after [`Store::close`].
     pub fn reopen(&self) -> Result<(), Error> {
-        self.0.reopen()
+        self.engine().reopen()
     }
 
     /// Closes the file cleanly, for all clones. Calls under way end first; later ones are `Closed`.
@@ -82,7 +93,7 @@ impl Store {
     ///
     /// `Unavailable` when the last write fails; what was acknowledged is in the file. `Reentrant` inside a closure.
     pub fn close(&self) -> Result<(), Error> {
-        self.0.close()
+        self.engine().close()
     }
 
     /// Runs `body` for a scope that has no outcome yet, and commits outcome and effects together; any other call of the scope
@@ -119,7 +130,7 @@ impl Store {
         body: impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
     ) -> Result<Reply, Error> {
         let job = self.job(request)?;
-        self.0.execute(&job.asked, job.wait, &|staging| typed(staging, &body))
+        self.engine().execute(&job.asked, job.wait, &|staging| typed(staging, &body))
     }
 
     /// Many independent commands, few commits, answers in order. A scope given twice is answered by its first. Each command
@@ -138,11 +149,12 @@ impl Store {
         body: impl Fn(&T, &mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
     ) -> Vec<Result<Reply, Error>> {
         let jobs: Vec<Result<Job, Error>> = commands.iter().map(|(request, _)| self.job(request)).collect();
-        self.0.execute_many(&jobs, &|number, staging| typed(staging, &|fx| body(&commands[number].1, fx)))
+        self.engine()
+            .execute_many(&jobs, &|number, staging| typed(staging, &|fx| body(&commands[number].1, fx)))
     }
 
     fn job(&self, request: &Request) -> Result<Job, Error> {
-        let settings = self.0.settings();
+        let settings = self.engine().settings();
         let asked = request.asked(settings.scope_mode, settings.policy(&request.scope().operation))?;
         Ok(Job { asked, wait: request.budget() })
     }
@@ -151,11 +163,11 @@ impl Store {
     #[must_use]
     pub fn peek(&self, request: &Request) -> Option<Reply> {
         let job = self.job(request).ok()?;
-        let policy = self.0.settings().policy(&request.scope().operation);
+        let policy = self.engine().settings().policy(&request.scope().operation);
         if !job.asked.is_protected {
             return None;
         }
-        self.0.remembered(&job.asked, policy)
+        self.engine().remembered(&job.asked, policy)
     }
 
     /// What is known of a scope. Looks, never runs.
@@ -164,8 +176,8 @@ impl Store {
     ///
     /// `Corrupt` or `Unavailable` when it cannot be read; `Reentrant` inside a closure; `Closed`.
     pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
-        self.0.not_inside()?;
-        self.0.status(scope)
+        self.engine().not_inside()?;
+        self.engine().status(scope)
     }
 
     /// One resource, as it is committed now.
@@ -174,9 +186,9 @@ impl Store {
     ///
     /// `Invalid` for an id that cannot be one, or a row of another codec or shape; otherwise as [`Store::status`].
     pub fn get<T>(&self, tenant: &Tenant, kind: &Kind<T>, id: &str) -> Result<Option<Resource<T>>, Error> {
-        self.0.not_inside()?;
+        self.engine().not_inside()?;
         checked("id", id, ID_BYTES_MAX)?;
-        let row = self.0.row(&kind.key(tenant, id))?;
+        let row = self.engine().row(&kind.key(tenant, id))?;
         row.filter(crate::core::row::Row::is_there).map(|row| decoded(kind, id, row)).transpose()
     }
 
@@ -191,18 +203,18 @@ impl Store {
     ///
     /// `Invalid` for an empty name or value; otherwise as [`Store::status`].
     pub fn holder(&self, tenant: &Tenant, name: &str, value: &str) -> Result<Option<ResourceRef>, Error> {
-        self.0.not_inside()?;
-        let own = holder_of(self.0.row(&unique_key(tenant, name, value, false)?)?);
+        self.engine().not_inside()?;
+        let own = holder_of(self.engine().row(&unique_key(tenant, name, value, false)?)?);
         match own {
             Some(holder) => Ok(Some(holder)),
-            None => Ok(holder_of(self.0.row(&unique_key(tenant, name, value, true)?)?)),
+            None => Ok(holder_of(self.engine().row(&unique_key(tenant, name, value, true)?)?)),
         }
     }
 
     /// What the store has done and holds. Reads no row.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::from(self.0.numbers())
+        Stats::from(self.engine().numbers())
     }
 
     /// Reads the whole file, as it is committed now, and tells what does not agree: chains, checksums, counts, index and
@@ -221,13 +233,13 @@ impl Store {
     ///
     /// As [`Store::verify`].
     pub fn verify_with(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport, Error> {
-        self.0.not_inside()?;
-        self.0.verify(progress)
+        self.engine().not_inside()?;
+        self.engine().verify(progress)
     }
 
     /// A clock that has jumped forward and is not believed is right after all: time goes on from it at once.
     pub fn confirm_clock(&self) {
-        self.0.confirm_clock();
+        self.engine().confirm_clock();
     }
 }
 

@@ -48,7 +48,12 @@ enum State<S, A> {
     Leads(S),
     Taken,
     Answered(A),
-    Received,
+}
+
+/// What a caller is woken for.
+enum Turn<A> {
+    Lead,
+    Answer(A),
 }
 
 /// What a batch of submissions came to: one answer each, in order.
@@ -86,7 +91,7 @@ impl<S, A> Queue<S, A> {
             state: Mutex::new(State::Waiting(submission)),
             changed: Condvar::new(),
         });
-        let leads = {
+        let mut leads = {
             let mut inner = self.inner.lock();
             while inner.commands > 0 && inner.commands + commands > self.commands_max {
                 if self.room.wait_for(&mut inner, deadline.left()).timed_out() && deadline.left().is_zero() {
@@ -101,10 +106,16 @@ impl<S, A> Queue<S, A> {
             }
             !std::mem::replace(&mut inner.is_led, true)
         };
-        if leads || ticket.wait_leads() {
-            self.lead(writer);
+        loop {
+            if leads {
+                self.lead(writer);
+            }
+            // A leader whose own submission did not fit its batch waits like the others.
+            match ticket.wait() {
+                Turn::Lead => leads = true,
+                Turn::Answer(answer) => return Ok(answer),
+            }
         }
-        Ok(ticket.receive())
     }
 
     /// Writes one batch and hands the lead on.
@@ -161,15 +172,19 @@ impl<S, A> Queue<S, A> {
 }
 
 impl<S, A> Ticket<S, A> {
-    /// Waits for the answer or the lead; true for the lead.
-    fn wait_leads(&self) -> bool {
+    /// Waits for the answer or the lead. Only the ticket's own caller does.
+    fn wait(&self) -> Turn<A> {
         let mut state = self.state.lock();
         loop {
-            match &*state {
-                State::Waiting(_) | State::Taken => self.changed.wait(&mut state),
-                State::Leads(_) => return true,
-                State::Answered(_) | State::Received => return false,
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Leads(submission) => {
+                    *state = State::Waiting(submission);
+                    return Turn::Lead;
+                }
+                State::Answered(answer) => return Turn::Answer(answer),
+                other => *state = other,
             }
+            self.changed.wait(&mut state);
         }
     }
 
@@ -186,25 +201,13 @@ impl<S, A> Ticket<S, A> {
     fn take_submission(&self) -> S {
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Waiting(submission) | State::Leads(submission) => submission,
-            State::Taken | State::Answered(_) | State::Received => unreachable!("a ticket is taken once"),
+            State::Taken | State::Answered(_) => unreachable!("a ticket is taken once"),
         }
     }
 
     fn answer(&self, answer: A) {
         *self.state.lock() = State::Answered(answer);
         self.changed.notify_one();
-    }
-
-    /// Waits for the answer and takes it; only the ticket's own caller does.
-    fn receive(&self) -> A {
-        let mut state = self.state.lock();
-        loop {
-            match std::mem::replace(&mut *state, State::Received) {
-                State::Answered(answer) => return answer,
-                other => *state = other,
-            }
-            self.changed.wait(&mut state);
-        }
     }
 }
 
