@@ -1,2 +1,3 @@
 //! What the store promises, each promise in a module of its own.
-mod smoke;
+mod common;
+mod races;
