@@ -86,7 +86,7 @@ impl<S, A> Queue<S, A> {
             state: Mutex::new(State::Waiting(submission)),
             changed: Condvar::new(),
         });
-        let leads = {
+        let mut leads = {
             let mut inner = self.inner.lock();
             while inner.commands > 0 && inner.commands + commands > self.commands_max {
                 if self.room.wait_for(&mut inner, deadline.left()).timed_out() && deadline.left().is_zero() {
@@ -101,8 +101,10 @@ impl<S, A> Queue<S, A> {
             }
             !std::mem::replace(&mut inner.is_led, true)
         };
-        if leads || ticket.wait_leads() {
+        // What was put first may have filled the batch, so a leader's own submission may wait for a later one.
+        while leads || ticket.wait_leads() {
             self.lead(writer);
+            leads = false;
         }
         Ok(ticket.receive())
     }
@@ -161,14 +163,20 @@ impl<S, A> Queue<S, A> {
 }
 
 impl<S, A> Ticket<S, A> {
-    /// Waits for the answer or the lead; true for the lead.
+    /// Waits for the answer or the lead; true for the lead, which is taken up once for each time it is handed.
     fn wait_leads(&self) -> bool {
         let mut state = self.state.lock();
         loop {
+            *state = match std::mem::replace(&mut *state, State::Taken) {
+                State::Leads(submission) => {
+                    *state = State::Waiting(submission);
+                    return true;
+                }
+                other => other,
+            };
             match &*state {
-                State::Waiting(_) | State::Taken => self.changed.wait(&mut state),
-                State::Leads(_) => return true,
                 State::Answered(_) | State::Received => return false,
+                _ => self.changed.wait(&mut state),
             }
         }
     }
