@@ -194,7 +194,7 @@ fn finish(
     policy: &Policy,
     generation: u32,
 ) -> Decision {
-    if let Err(fault) = outcome.check(policy.outcome_bytes_max, !staged.effects.is_empty()) {
+    if let Err(fault) = outcome.check(policy.outcome_bytes_max, staged.changes_rows()) {
         return answer(Answer::Fault(fault));
     }
     for guard in &staged.guards {
