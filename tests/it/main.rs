@@ -1,3 +1,4 @@
 //! What the store promises, each promise in a module of its own.
 mod common;
 mod races;
+mod effects;
