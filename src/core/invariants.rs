@@ -1,6 +1,6 @@
 //! What always holds, as predicates. Each has its number and its test in `docs/INVARIANTS.md`.
 
-use super::decide::{Changes, held_until};
+use super::decide::Changes;
 use super::record::{Age, Record};
 use super::time::Timestamp;
 
@@ -18,7 +18,7 @@ pub(crate) fn finished_is_final(
         (Some(before), Some(entry)) => {
             entry.generation == before.entry.generation.saturating_add(1)
                 && matches!(before.age(now), Age::Tombstone | Age::Forgotten)
-                && now >= held_until(before, before.windows.key, settled)
+                && before.may_run_after(before.windows.key, settled, now)
         }
     }
 }
