@@ -2,3 +2,5 @@
 mod common;
 mod races;
 mod effects;
+mod many;
+mod outcomes;
