@@ -95,6 +95,7 @@ impl<T> Scan<T> {
     }
 
     fn fetch(&mut self) -> Result<(), Error> {
+        self.store.engine().not_inside()?;
         let after = self.after.as_ref().map(RowKey::as_bytes);
         let page = self.store.engine().rows_after(self.prefix.as_bytes(), after, PAGE_ROWS)?;
         self.is_over = page.len() < PAGE_ROWS;

@@ -23,7 +23,7 @@ use super::fingerprint::{Fingerprint, Match, Parts};
 use super::invariants;
 use super::name::{Scope, ScopeDigest};
 use super::outcome::{Digest, Outcome, ResourceRef};
-use super::policy::{AfterExpiry, Policy, Windows};
+use super::policy::{AfterExpiry, Policy};
 use super::record::{Age, Entry, KeptBody, Position, Record, Transition};
 use super::reply::Reply;
 use super::row::{Content, Row, RowKey};
@@ -55,7 +55,7 @@ pub(crate) struct View<'a> {
     pub rows: &'a BTreeMap<RowKey, Option<Row>>,
     /// Where a new entry would stand.
     pub position: Position,
-    /// When a clock that had jumped settled by itself; see [`held_until`].
+    /// When a clock that had jumped settled by itself; see [`Record::may_run_after`].
     pub clock_settled: Option<Timestamp>,
 }
 
@@ -159,22 +159,15 @@ fn judge(
                 "the scope's record has a fingerprint scheme of a newer version: use that version",
             )),
         },
-        Age::Forgotten if now >= held_until(record, record.windows.tombstone, settled) => next,
+        Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,
         Age::Tombstone
             if policy.after_expiry == AfterExpiry::RunAsNew
-                && now >= held_until(record, record.windows.key, settled) =>
+                && record.may_run_after(record.windows.key, settled, now) =>
         {
             next
         }
         Age::Tombstone | Age::Forgotten => Judged::Taken(expired(record, asked)),
     }
-}
-
-/// The end of a window for a step that runs a command anew. A clock that jumped forward and settled by itself, confirmed
-/// by nobody, may have made up the time, so the windows of what was written before it begin again.
-pub(crate) fn held_until(record: &Record, window: u64, settled: Option<Timestamp>) -> Timestamp {
-    let start = record.entry.at.max(settled.unwrap_or_default());
-    Windows::end(start, window)
 }
 
 fn expired(record: &Record, asked: &Asked) -> Reply {
@@ -203,7 +196,7 @@ fn finish(
     policy: &Policy,
     generation: u32,
 ) -> Decision {
-    if let Err(fault) = outcome.check(policy.outcome_bytes_max, !staged.effects.is_empty()) {
+    if let Err(fault) = outcome.check(policy.outcome_bytes_max, staged.changes_rows()) {
         return answer(Answer::Fault(fault));
     }
     for guard in &staged.guards {

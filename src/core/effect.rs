@@ -193,6 +193,13 @@ pub(crate) struct Staged {
     pub effects: Vec<Effect>,
 }
 
+impl Staged {
+    /// Whether a row is to be changed. A refused `add` only guards the refusal.
+    pub fn changes_rows(&self) -> bool {
+        self.effects.iter().any(|effect| !matches!(effect.change, Change::Add { took: false, .. }))
+    }
+}
+
 /// What the journal keeps of an effect: which row, what was done, and the digest of what was written.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Note {

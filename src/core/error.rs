@@ -198,7 +198,8 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Error");
         debug.field("kind", &self.0.kind).field("text", &self.0.text);
-        if let Some(source) = &self.0.source {
+        // A closure's own error is its author's to word. Sources of ours may quote what was read.
+        if let Some(source) = self.0.source.as_ref().filter(|_| self.0.kind == ErrorKind::Aborted) {
             debug.field("source", source);
         }
         debug.finish()

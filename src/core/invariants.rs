@@ -1,6 +1,6 @@
 //! What always holds, as predicates. Each has its number, its place and its test in `docs/INVARIANTS.md`.
 
-use super::decide::{Changes, held_until};
+use super::decide::Changes;
 use super::effect::{Applied, Change};
 use super::outcome::{Body, Digest, Finished};
 use super::record::{Age, KeptBody, Record};
@@ -22,7 +22,7 @@ pub(crate) fn one_outcome_per_generation(
         (Some(before), Some(entry)) => {
             entry.generation == before.entry.generation.saturating_add(1)
                 && matches!(before.age(now), Age::Tombstone | Age::Forgotten)
-                && now >= held_until(before, before.windows.key, settled)
+                && before.may_run_after(before.windows.key, settled, now)
         }
     }
 }

@@ -186,8 +186,13 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// The end of a window that began at `start`. A window is over when `now` has reached its end.
+    /// The end of a window that began at `start`.
     pub(crate) fn end(start: Timestamp, window: u64) -> Timestamp {
         Timestamp(start.0.saturating_add(window))
+    }
+
+    /// A window is over when `now` has reached its end. One for ever never is, whatever a clock shows.
+    pub(crate) fn is_over(end: Timestamp, now: Timestamp) -> bool {
+        end != Timestamp::FOREVER && now >= end
     }
 }

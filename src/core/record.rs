@@ -104,11 +104,11 @@ impl Record {
     /// What the record is at `now`. A window is over when `now` has reached its end; whether a worker has already
     /// removed anything changes no answer.
     pub fn age(&self, now: Timestamp) -> Age {
-        if now >= Windows::end(self.entry.at, self.windows.tombstone) {
+        if Windows::is_over(Windows::end(self.entry.at, self.windows.tombstone), now) {
             Age::Forgotten
-        } else if now >= self.key_until() {
+        } else if Windows::is_over(self.key_until(), now) {
             Age::Tombstone
-        } else if now >= self.body_until() {
+        } else if Windows::is_over(self.body_until(), now) {
             Age::Trimmed
         } else {
             Age::Whole
@@ -137,17 +137,24 @@ impl Record {
         }
     }
 
+    /// Whether a window is over for a step that runs a command anew. A clock that jumped forward and settled by itself,
+    /// confirmed by nobody, may have made up the time, so the windows of what was written before it begin again.
+    pub fn may_run_after(&self, window: u64, settled: Option<Timestamp>, now: Timestamp) -> bool {
+        let start = self.entry.at.max(settled.unwrap_or_default());
+        Windows::is_over(Windows::end(start, window), now)
+    }
+
     /// What somebody who only looks is told at `now`.
-    pub fn status(&self, now: Timestamp) -> Status {
+    pub fn status(&self, now: Timestamp, settled: Option<Timestamp>) -> Status {
         match self.age(now) {
             Age::Whole | Age::Trimmed => Status::Finished(self.finished(now)),
-            Age::Tombstone => Status::Tombstone {
+            Age::Forgotten if self.may_run_after(self.windows.tombstone, settled, now) => Status::Absent,
+            Age::Tombstone | Age::Forgotten => Status::Tombstone {
                 failed: self.entry.failed,
                 code: self.entry.code,
                 resource: self.entry.resource.clone(),
                 at: self.entry.at,
             },
-            Age::Forgotten => Status::Absent,
         }
     }
 }

@@ -104,7 +104,7 @@ impl Engine {
         let mut lost = None;
         for attempt in 0..=self.settings.rerun_max {
             let mut staging = Staging::new(self, &asked.scope.tenant, &mut ids, None);
-            let outcome = self.call(run, &mut staging)?;
+            let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
             let (staged, _) = staging.into_staged();
             let draft = Draft { asked: Arc::clone(asked), policy: *policy, outcome, staged };
             let verdict = match self.queue.submit(vec![draft], 1, attempt > 0, deadline, self) {
@@ -137,15 +137,15 @@ impl Engine {
     }
 
     /// Calls user code, where a call of this store is refused. A panic goes on to the caller; nothing is written.
-    pub(super) fn call(&self, run: Run<'_>, staging: &mut Staging<'_>) -> Result<Outcome, Error> {
-        let called = {
-            let _inside = Inside::of(self);
-            run(staging)
-        };
-        called.map_err(|error| {
-            count(&self.counters.aborted);
-            Error::from_closure(error)
-        })
+    pub(super) fn call(&self, run: Run<'_>, staging: &mut Staging<'_>) -> Result<Outcome, BoxError> {
+        let _inside = Inside::of(self);
+        run(staging)
+    }
+
+    /// What a caller is told of a closure that failed.
+    pub(super) fn aborted(&self, error: BoxError) -> Error {
+        count(&self.counters.aborted);
+        Error::from_closure(error)
     }
 
     pub(super) fn settled(&self, asked: &Asked, reply: &Reply) {

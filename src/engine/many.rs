@@ -152,14 +152,16 @@ impl<'e> Call<'e> {
         let run = self.run;
         let mut staging =
             Staging::new(self.engine, &asked.scope.tenant, &mut self.ids[number], Some(&round.changes));
-        let outcome = match self.engine.call(&|staging| run(number, staging), &mut staging) {
-            Ok(outcome) => outcome,
-            Err(error) => return Joined::Answered(Err(error)),
-        };
+        let called = self.engine.call(&|staging| run(number, staging), &mut staging);
         let (staged, reads_ahead) = staging.into_staged();
         if reads_ahead {
+            // Whatever it said, it had not seen what an earlier command does.
             return Joined::Later;
         }
+        let outcome = match called {
+            Ok(outcome) => outcome,
+            Err(error) => return Joined::Answered(Err(self.engine.aborted(error))),
+        };
         round.scopes.insert(asked.digest);
         round.changes.extend(staged.effects.iter().map(|effect| effect.key.clone()));
         Joined::Ready(Ready {

@@ -196,7 +196,11 @@ impl Writer<Vec<Draft>, Answers> for Engine {
         let written = match self.file() {
             Ok(db) => {
                 let drafts: Vec<&Draft> = batch.iter().flatten().collect();
-                writer::write(&db, &mut self.tail.lock(), &drafts, &self.desk())
+                // Not locked while the disk works: who reads the numbers does not wait for a commit.
+                let mut tail = self.tail.lock().clone();
+                let written = writer::write(&db, &mut tail, &drafts, &self.desk());
+                *self.tail.lock() = tail;
+                written
             }
             Err(stopped) => return batch.iter().map(|_| Err(stopped.share())).collect(),
         };

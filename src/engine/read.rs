@@ -72,13 +72,15 @@ impl Engine {
         asked: &Asked,
         policy: &Policy,
     ) -> Result<Option<Reply>, Error> {
+        // The clock may settle as it is read.
+        let now = self.clock.now();
         let view = View {
             record: Some(record),
             rows: &std::collections::BTreeMap::new(),
             position: NOWHERE,
             clock_settled: self.clock.settled(),
         };
-        match decide(&view, asked, &Command::Ask, self.clock.now(), policy).answer {
+        match decide(&view, asked, &Command::Ask, now, policy).answer {
             Answer::Reply(reply) => {
                 self.tally(&reply);
                 Ok(Some(reply))
@@ -120,7 +122,9 @@ impl Engine {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);
         let running = self.places.status(digest, &self.clock);
         let record = self.read(|db| db.snapshot()?.record(digest))?;
-        Ok(match (record.map(|record| record.status(self.clock.now())), running) {
+        let now = self.clock.now();
+        let known = record.map(|record| record.status(now, self.clock.settled()));
+        Ok(match (known, running) {
             (Some(Status::Absent) | None, Some(running)) => running,
             (Some(known), _) => known,
             (None, None) => Status::Absent,

@@ -130,7 +130,12 @@ impl<'e> Staging<'e> {
 
     fn with_own_changes(&mut self, key: &RowKey) -> Result<Option<Row>, Error> {
         if !self.base.contains_key(key) {
-            self.reads_ahead |= self.ahead.is_some_and(|ahead| ahead.contains(key));
+            if self.ahead.is_some_and(|ahead| ahead.contains(key)) {
+                self.reads_ahead = true;
+                // Nobody outside sees this: the closure is called again once the row is committed.
+                let text = "an earlier command of the same call changes this row; the closure is called again";
+                return Err(Error::new(ErrorKind::Unavailable, text));
+            }
             let row = self.engine.row(key)?;
             self.base.insert(key.clone(), row);
         }

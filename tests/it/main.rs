@@ -1,3 +1,7 @@
 //! What the store promises, each promise in a module of its own.
-mod smoke;
+mod common;
+mod effects;
+mod many;
+mod outcomes;
+mod races;
 mod tidy;
