@@ -266,7 +266,15 @@ pub fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     (done, start.elapsed())
 }
 
-/// Whether `cargo bench` runs this, and not a test run that only wants to see it work.
+/// Whether the tables are wanted: `cargo bench` runs this, and no argument asks criterion for one part only.
 pub fn is_measured() -> bool {
-    std::env::args().any(|argument| argument == "--bench")
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    arguments == ["--bench"]
+}
+
+/// Memory of this process that is really there, in KiB; 0 where that is not told.
+pub fn resident_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
