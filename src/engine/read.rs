@@ -37,7 +37,7 @@ impl Engine {
             return None;
         }
         let record = self.file().ok()?.unpack(&packed).ok()?;
-        if ScopeDigest::of(&record.entry.scope, self.settings.scope_mode) != asked.digest {
+        if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
             return None;
         }
         let reply = self.judged(&record, asked, policy).ok().flatten()?;
