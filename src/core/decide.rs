@@ -223,13 +223,13 @@ fn finish(
         notes,
         actor: actor.to_owned(),
     };
-    let mut finished =
-        Record { position: view.position, windows: policy.windows(), entry: entry.clone() }.finished(now);
+    let record = Record { position: view.position, windows: policy.windows(), entry };
+    let mut finished = record.finished(now);
     // The first caller has what it just made, kept or not.
     finished.body = super::outcome::Body::Present(outcome.body.clone());
     Decision {
         answer: Answer::Reply(Reply::Done(finished)),
-        changes: Changes { entry: Some(entry), rows: rows.into_iter().collect() },
+        changes: Changes { entry: Some(record.entry), rows: rows.into_iter().collect() },
         notices: Notices { stale },
     }
 }

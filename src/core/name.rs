@@ -283,6 +283,15 @@ pub struct Scope {
     pub key: Key,
 }
 
+impl Scope {
+    /// Whether both name one command in a store of this mode.
+    pub(crate) fn is_same(&self, other: &Self, mode: ScopeMode) -> bool {
+        self.tenant == other.tenant
+            && self.key == other.key
+            && (mode == ScopeMode::PerTenant || self.operation == other.operation)
+    }
+}
+
 /// What makes two commands the same. Chosen when the file is created and stored in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -65,6 +65,11 @@ impl RowKey {
         &self.0
     }
 
+    /// The key's bytes, shared and not copied.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
     pub fn is_unique(&self) -> bool {
         matches!(self.0.first(), Some(&(UNIQUE_OF_TENANT | UNIQUE_SHARED)))
     }

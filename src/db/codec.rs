@@ -18,7 +18,14 @@ const fn standard() -> Standard {
 
 /// The bytes of `value`; the text says why it has none.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
-    bincode::serde::encode_to_vec(value, standard()).map_err(|fault| fault.to_string())
+    let mut bytes = Vec::new();
+    encode_into(value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends the bytes of `value`; the text says why it has none.
+pub(crate) fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
+    bincode::serde::encode_into_std_write(value, out, standard()).map(drop).map_err(|fault| fault.to_string())
 }
 
 /// The value of exactly these bytes.

@@ -104,6 +104,14 @@ impl Db {
         })
     }
 
+    /// The newest entry of a scope as it is committed now. Opens the journal only where the index has the scope: most
+    /// callers who ask are the first of theirs.
+    pub fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
+        let read = self.database.begin_read()?;
+        let Some(position) = position_in(&read.open_table(INDEX)?, scope)? else { return Ok(None) };
+        self.newest_at(&read.open_table(JOURNAL)?, position, scope).map(Some)
+    }
+
     /// One row as it is committed now, without opening what a snapshot opens.
     pub fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
         let resource = self.database.begin_read()?.open_table(RESOURCE)?;
@@ -172,23 +180,38 @@ impl Db {
         Ok(Record { position, windows, entry })
     }
 
-    /// The newest entry of a scope. An index row that leads anywhere else is damage, never "absent".
     fn newest<I, J>(&self, index: &I, journal: &J, scope: ScopeDigest) -> Result<Option<Record>, Fault>
     where
         I: ReadableTable<&'static [u8; 16], &'static JournalKey>,
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
-        let Some(position) = index.get(&scope.0)?.map(|row| tables::position_of(row.value())) else {
-            return Ok(None);
-        };
+        match position_in(index, scope)? {
+            Some(position) => self.newest_at(journal, position, scope).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The entry that the index names for a scope. An index row that leads anywhere else is damage, never "absent".
+    fn newest_at<J>(&self, journal: &J, position: Position, scope: ScopeDigest) -> Result<Record, Fault>
+    where
+        J: ReadableTable<&'static JournalKey, &'static [u8]>,
+    {
         let record = self.record_at(journal, position)?;
         let record = record
             .ok_or_else(|| Fault::damaged(&place(position), "the index names it, the journal lacks it"))?;
         if ScopeDigest::of(&record.entry.scope, self.identity.scope_mode) != scope {
             return Err(Fault::damaged(&place(position), "the index leads another scope to it"));
         }
-        Ok(Some(record))
+        Ok(record)
     }
+}
+
+/// Where the newest entry of a scope stands.
+fn position_in<I>(index: &I, scope: ScopeDigest) -> Result<Option<Position>, Fault>
+where
+    I: ReadableTable<&'static [u8; 16], &'static JournalKey>,
+{
+    Ok(index.get(&scope.0)?.map(|row| tables::position_of(row.value())))
 }
 
 /// Class 0 is the store's own.

@@ -33,18 +33,20 @@ pub(crate) enum Kind {
     Row = 5,
 }
 
+/// What most rows have room in, in bytes.
+const FRAME_BYTES_USUAL: usize = 1024;
+
 /// Frames `value` for one place in the file.
 pub(crate) fn seal<T: Serialize>(table: Table, key: &[u8], kind: Kind, value: &T) -> Result<Vec<u8>, String> {
-    let body = codec::encode(value)?;
-    if body.len() > codec::BODY_BYTES_MAX {
-        return Err(format!("{} bytes are more than a row may have", body.len()));
+    let mut framed = Vec::with_capacity(FRAME_BYTES_USUAL);
+    framed.extend_from_slice(&[VERSION, kind as u8, 0, 0, 0, 0]);
+    codec::encode_into(value, &mut framed)?;
+    let body_len = framed.len() - HEAD_BYTES;
+    if body_len > codec::BODY_BYTES_MAX {
+        return Err(format!("{body_len} bytes are more than a row may have"));
     }
-    let len = u32::try_from(body.len()).map_err(|_| "longer than 4 GiB".to_owned())?;
-    let mut framed = Vec::with_capacity(HEAD_BYTES + body.len() + CRC_BYTES);
-    framed.push(VERSION);
-    framed.push(kind as u8);
-    framed.extend_from_slice(&len.to_be_bytes());
-    framed.extend_from_slice(&body);
+    let len = u32::try_from(body_len).map_err(|_| "longer than 4 GiB".to_owned())?;
+    framed[HEAD_BYTES - size_of::<u32>()..HEAD_BYTES].copy_from_slice(&len.to_be_bytes());
     let crc = crc(table, key, &framed);
     framed.extend_from_slice(&crc.to_be_bytes());
     Ok(framed)

@@ -2,6 +2,7 @@
 //!
 //! Field order is the format: `docs/format.md` specifies it and golden bytes pin it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -76,22 +77,23 @@ pub(crate) struct StoredClass {
     pub windows: Windows,
 }
 
+/// Borrows what it is written from, owns what is read.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct StoredEntry {
+pub(crate) struct StoredEntry<'e> {
     transition: u8,
     at: Timestamp,
     generation: u32,
-    tenant: String,
-    operation: String,
-    key: String,
-    fingerprint: Fingerprint,
+    tenant: Cow<'e, str>,
+    operation: Cow<'e, str>,
+    key: Cow<'e, str>,
+    fingerprint: Cow<'e, Fingerprint>,
     failed: bool,
     code: u16,
-    meta: Vec<(String, Bytes)>,
-    resource: Option<ResourceRef>,
+    meta: Cow<'e, [(String, Bytes)]>,
+    resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
     notes: Vec<StoredNote>,
-    actor: String,
+    actor: Cow<'e, str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,34 +109,34 @@ struct StoredNote {
     digest: Option<Digest>,
 }
 
-impl From<&Entry> for StoredEntry {
-    fn from(entry: &Entry) -> Self {
+impl<'e> From<&'e Entry> for StoredEntry<'e> {
+    fn from(entry: &'e Entry) -> Self {
         Self {
             transition: entry.transition as u8,
             at: entry.at,
             generation: entry.generation,
-            tenant: entry.scope.tenant.as_str().to_owned(),
-            operation: entry.scope.operation.as_str().to_owned(),
-            key: entry.scope.key.as_str().to_owned(),
-            fingerprint: entry.fingerprint.clone(),
+            tenant: entry.scope.tenant.as_str().into(),
+            operation: entry.scope.operation.as_str().into(),
+            key: entry.scope.key.as_str().into(),
+            fingerprint: Cow::Borrowed(&entry.fingerprint),
             failed: entry.failed,
             code: entry.code,
-            meta: entry.meta.clone(),
-            resource: entry.resource.clone(),
+            meta: entry.meta.as_slice().into(),
+            resource: entry.resource.as_ref().map(Cow::Borrowed),
             body: match &entry.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
             },
             notes: entry.notes.iter().map(StoredNote::from).collect(),
-            actor: entry.actor.clone(),
+            actor: entry.actor.as_str().into(),
         }
     }
 }
 
-impl TryFrom<StoredEntry> for Entry {
+impl TryFrom<StoredEntry<'_>> for Entry {
     type Error = String;
 
-    fn try_from(stored: StoredEntry) -> Result<Self, String> {
+    fn try_from(stored: StoredEntry<'_>) -> Result<Self, String> {
         stored.fingerprint.check()?;
         Ok(Self {
             transition: match stored.transition {
@@ -145,32 +147,32 @@ impl TryFrom<StoredEntry> for Entry {
             at: stored.at,
             generation: stored.generation,
             scope: Scope {
-                tenant: Tenant(text(stored.tenant)),
-                operation: Operation(text(stored.operation)),
-                key: Key(text(stored.key)),
+                tenant: Tenant(text(&stored.tenant)),
+                operation: Operation(text(&stored.operation)),
+                key: Key(text(&stored.key)),
             },
-            fingerprint: stored.fingerprint,
+            fingerprint: stored.fingerprint.into_owned(),
             failed: stored.failed,
             code: stored.code,
-            meta: stored.meta,
-            resource: stored.resource,
+            meta: stored.meta.into_owned(),
+            resource: stored.resource.map(Cow::into_owned),
             body: match stored.body {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
             },
             notes: stored.notes.into_iter().map(Note::try_from).collect::<Result<_, _>>()?,
-            actor: stored.actor,
+            actor: stored.actor.into_owned(),
         })
     }
 }
 
-fn text(text: String) -> Text {
+fn text(text: &str) -> Text {
     Text::Shared(Arc::from(text))
 }
 
 impl From<&Note> for StoredNote {
     fn from(note: &Note) -> Self {
-        Self { key: Bytes::copy_from_slice(note.key.as_bytes()), verb: note.verb as u8, digest: note.digest }
+        Self { key: note.key.to_bytes(), verb: note.verb as u8, digest: note.digest }
     }
 }
 

@@ -61,8 +61,12 @@ impl Engine {
         policy: &Policy,
         deadline: Deadline,
     ) -> Result<Placed<'_>, Error> {
+        // Memory first, before anything that takes a lock. Its miss proves nothing, so the stamp may come after it.
+        if let Some(reply) = self.remembered(asked, policy) {
+            return Ok(Placed::Answered(reply));
+        }
         let stamp = self.places.stamp(asked.digest);
-        if let Some(reply) = self.known(asked, policy)? {
+        if let Some(reply) = self.stored(asked, policy)? {
             return Ok(Placed::Answered(reply));
         }
         match self.places.enter(asked, policy, stamp, deadline, &self.clock) {

@@ -12,7 +12,6 @@ use crate::core::policy::Policy;
 use crate::core::record::{ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
-use crate::db::database::Rows;
 use crate::db::stored::State;
 use crate::db::verify::{VerifyReport, verify};
 
@@ -38,7 +37,7 @@ impl Engine {
             return None;
         }
         let record = self.file().ok()?.unpack(&packed).ok()?;
-        if ScopeDigest::of(&record.entry.scope, self.settings.scope_mode) != asked.digest {
+        if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
             return None;
         }
         let reply = self.judged(&record, asked, policy).ok().flatten()?;
@@ -50,8 +49,7 @@ impl Engine {
     pub(super) fn stored(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
         let record = {
             let db = self.file()?;
-            let read = db.snapshot().and_then(|snapshot| snapshot.record(asked.digest));
-            match read {
+            match db.record(asked.digest) {
                 Ok(record) => record,
                 Err(fault) => {
                     drop(db);
@@ -121,7 +119,7 @@ impl Engine {
     pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);
         let running = self.places.status(digest, &self.clock);
-        let record = self.read(|db| db.snapshot()?.record(digest))?;
+        let record = self.read(|db| db.record(digest))?;
         let now = self.clock.now();
         let known = record.map(|record| record.status(now, self.clock.settled()));
         Ok(match (known, running) {
