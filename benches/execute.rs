@@ -44,8 +44,12 @@ const ROUND: Duration = Duration::from_millis(600);
 
 fn main() -> Done<()> {
     let dir = real_disk()?;
+    let cell = std::env::var("ONECHO_BENCH_CELL").ok();
     if is_measured() {
-        table(dir.path())?;
+        table(dir.path(), cell.as_deref())?;
+    }
+    if cell.is_some() {
+        return Ok(());
     }
     let mut criterion = Criterion::default().configure_from_args();
     parts(&mut criterion, dir.path())?;
@@ -62,10 +66,9 @@ struct Round {
     cpu_us_per_command: f64,
 }
 
-fn table(dir: &Path) -> Done<()> {
-    let filter = std::env::var("ONECHO_BENCH_CELL").ok();
-    for cell in CELLS.iter().filter(|cell| filter.as_ref().is_none_or(|filter| cell.name().contains(filter)))
-    {
+/// All cells, or those whose name holds `filter`.
+fn table(dir: &Path, filter: Option<&str>) -> Done<()> {
+    for cell in CELLS.iter().filter(|cell| filter.is_none_or(|filter| cell.name().contains(filter))) {
         let mut rounds: Vec<Vec<Round>> = ALL.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
             for (who, rounds) in ALL.iter().zip(&mut rounds) {
