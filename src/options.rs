@@ -10,6 +10,7 @@ use crate::core::name::{NAME_BYTES_MAX, Operation, Scope, ScopeMode, checked};
 use crate::core::policy::Policy;
 use crate::db::database::CommitMode;
 use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::queue::Size;
 use crate::engine::settings::{Authority, Settings};
 
 const MIB: usize = 1024 * 1024;
@@ -40,7 +41,7 @@ impl Options {
             cache_bytes: 64 * MIB,
             replay_bytes: 16 * MIB,
             queue_max: 4096,
-            batch_max: 512,
+            batch: Size { commands: 512, bytes: 8 * MIB },
             rerun_max: 16,
             check_at_open_max: 64 << 20,
             strict_open: false,
@@ -60,6 +61,7 @@ impl Options {
             .replay_bytes(MIB / 2)
             .queue_max(256)
             .batch_max(64)
+            .batch_bytes_max(MIB)
             .reserve_bytes(256 << 10)
     }
 
@@ -109,7 +111,14 @@ impl Options {
 
     /// Commands that one commit takes. 1 to 65,536; default 512.
     pub fn batch_max(mut self, commands: usize) -> Self {
-        self.0.batch_max = commands;
+        self.0.batch.commands = commands;
+        self
+    }
+
+    /// Bytes of outcomes and effects that one commit takes, give or take its last command; a larger command is a commit of
+    /// its own. 64 KiB to 1 GiB; default 8 MiB.
+    pub fn batch_bytes_max(mut self, bytes: usize) -> Self {
+        self.0.batch.bytes = bytes;
         self
     }
 
@@ -184,7 +193,8 @@ impl Options {
         within("cache_bytes", settings.cache_bytes as u64, 256 << 10, 16 << 30)?;
         within("replay_bytes", settings.replay_bytes as u64, 0, 16 << 30)?;
         within("queue_max", settings.queue_max as u64, 1, 1_000_000)?;
-        within("batch_max", settings.batch_max as u64, 1, 65_536)?;
+        within("batch_max", settings.batch.commands as u64, 1, 65_536)?;
+        within("batch_bytes_max", settings.batch.bytes as u64, 64 << 10, 1 << 30)?;
         within("rerun_max", u64::from(settings.rerun_max), 0, 1_000)?;
         within("reserve_bytes", settings.reserve_bytes, 0, 1 << 30)?;
         Ok(settings)

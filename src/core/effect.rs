@@ -200,6 +200,25 @@ impl Staged {
     }
 }
 
+impl Staged {
+    /// How many bytes it writes: keys and values.
+    pub fn bytes(&self) -> usize {
+        self.effects.iter().map(|effect| effect.key.as_bytes().len() + effect.change.value_bytes()).sum()
+    }
+}
+
+impl Change {
+    /// The bytes of the value it writes.
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            Self::Create(value) | Self::Put(value) | Self::PutIfNewer(value, _) => value.bytes.len(),
+            Self::Remove | Self::RemoveIfNewer(_) | Self::Add { .. } | Self::Unique(_) | Self::Release(_) => {
+                0
+            }
+        }
+    }
+}
+
 /// What the journal keeps of an effect: which row, what was done, and the digest of what was written.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Note {

@@ -111,7 +111,8 @@ impl Engine {
             let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
             let (staged, _) = staging.into_staged();
             let draft = Draft { asked: Arc::clone(asked), policy: *policy, outcome, staged };
-            let verdict = match self.queue.submit(vec![draft], 1, attempt > 0, deadline, self) {
+            let size = draft.size();
+            let verdict = match self.queue.submit(vec![draft], size, attempt > 0, deadline, self) {
                 Err(_) => return Ok(self.full(RETRY_SOON)),
                 Ok(Err(error)) => {
                     leave_failed(guard, &error);

@@ -8,7 +8,7 @@ mod inside;
 pub(crate) mod many;
 mod open;
 mod places;
-mod queue;
+pub(crate) mod queue;
 pub(crate) mod read;
 mod replay_index;
 mod scrub;

@@ -51,7 +51,7 @@ impl Engine {
         Ok(Self {
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
-            queue: Queue::new(settings.queue_max, settings.batch_max),
+            queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
             file: RwLock::new(File::Open(db)),
             tail: Mutex::new(state),

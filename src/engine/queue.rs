@@ -24,7 +24,24 @@ pub(crate) struct Queue<S, A> {
     /// Signalled when the queue has room again.
     room: Condvar,
     commands_max: usize,
-    batch_max: usize,
+    batch_max: Size,
+}
+
+/// How much a submission or a batch holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub commands: usize,
+    pub bytes: usize,
+}
+
+impl Size {
+    pub fn and(self, other: Self) -> Self {
+        Self { commands: self.commands + other.commands, bytes: self.bytes.saturating_add(other.bytes) }
+    }
+
+    pub fn fits(self, max: Self) -> bool {
+        self.commands <= max.commands && self.bytes <= max.bytes
+    }
 }
 
 struct Inner<S, A> {
@@ -37,7 +54,7 @@ struct Inner<S, A> {
 
 /// One submission and the place its answer is put.
 struct Ticket<S, A> {
-    commands: usize,
+    size: Size,
     state: Mutex<State<S, A>>,
     changed: Condvar,
 }
@@ -66,7 +83,7 @@ pub(crate) trait Writer<S, A> {
 
 impl<S, A> Queue<S, A> {
     /// A queue for `commands_max` commands, of which one batch takes `batch_max`.
-    pub fn new(commands_max: usize, batch_max: usize) -> Self {
+    pub fn new(commands_max: usize, batch_max: Size) -> Self {
         let inner = Inner { waiting: VecDeque::new(), commands: 0, is_led: false, last_batch: 0 };
         Self { inner: Mutex::new(inner), room: Condvar::new(), commands_max, batch_max }
     }
@@ -76,29 +93,26 @@ impl<S, A> Queue<S, A> {
         self.inner.lock().commands
     }
 
-    /// Queues a submission of so many commands and returns its answer; gives the submission back when the queue stays full
+    /// Queues a submission of this size and returns its answer; gives the submission back when the queue stays full
     /// until `deadline`. `first` puts it before the others.
     pub fn submit(
         &self,
         submission: S,
-        commands: usize,
+        size: Size,
         first: bool,
         deadline: Deadline,
         writer: &impl Writer<S, A>,
     ) -> Result<A, S> {
-        let ticket = Arc::new(Ticket {
-            commands,
-            state: Mutex::new(State::Waiting(submission)),
-            changed: Condvar::new(),
-        });
+        let ticket =
+            Arc::new(Ticket { size, state: Mutex::new(State::Waiting(submission)), changed: Condvar::new() });
         let mut leads = {
             let mut inner = self.inner.lock();
-            while inner.commands > 0 && inner.commands + commands > self.commands_max {
+            while inner.commands > 0 && inner.commands + size.commands > self.commands_max {
                 if self.room.wait_for(&mut inner, deadline.left()).timed_out() && deadline.left().is_zero() {
                     return Err(ticket.take_submission());
                 }
             }
-            inner.commands += commands;
+            inner.commands += size.commands;
             if first {
                 inner.waiting.push_front(Arc::clone(&ticket));
             } else {
@@ -143,15 +157,16 @@ impl<S, A> Queue<S, A> {
     fn take_batch(&self) -> Vec<Arc<Ticket<S, A>>> {
         let mut inner = self.inner.lock();
         let mut batch = Vec::with_capacity(inner.waiting.len());
-        let mut commands = 0;
+        let mut size = Size::default();
         while let Some(next) = inner.waiting.front() {
-            if !batch.is_empty() && commands + next.commands > self.batch_max {
+            let with_next = size.and(next.size);
+            if !batch.is_empty() && !with_next.fits(self.batch_max) {
                 break;
             }
-            commands += next.commands;
+            size = with_next;
             batch.extend(inner.waiting.pop_front());
         }
-        inner.commands -= commands;
+        inner.commands -= size.commands;
         inner.last_batch = batch.len();
         drop(inner);
         self.room.notify_all();

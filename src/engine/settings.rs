@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::queue::Size;
 use crate::core::name::{Operation, Scope, ScopeMode};
 use crate::core::policy::Policy;
 use crate::db::database::CommitMode;
@@ -31,7 +32,8 @@ pub(crate) struct Settings {
     pub cache_bytes: usize,
     pub replay_bytes: usize,
     pub queue_max: usize,
-    pub batch_max: usize,
+    /// The most that one commit takes.
+    pub batch: Size,
     pub rerun_max: u32,
     pub check_at_open_max: u64,
     pub strict_open: bool,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
+use super::queue::Size;
 use super::replay_index::ReplayIndex;
 use crate::core::audit;
 use crate::core::decide::{Answer, Asked, Command, Decision, View, decide};
@@ -34,6 +35,13 @@ pub(crate) struct Draft {
     pub policy: Policy,
     pub outcome: Outcome,
     pub staged: Staged,
+}
+
+impl Draft {
+    /// What it takes of a batch.
+    pub fn size(&self) -> Size {
+        Size { commands: 1, bytes: self.outcome.bytes_kept() + self.staged.bytes() }
+    }
 }
 
 /// What became of one draft.

@@ -82,13 +82,17 @@ fn named(folder: &str, words: &[&str], except: &[&str]) -> Vec<String> {
 
 #[test]
 fn each_ring_knows_only_the_ones_before_it() {
-    let above_core = ["crate::db", "crate::engine", "crate::store", "crate::options", "crate::effects", "crate::kind"];
+    let above_core =
+        ["crate::db", "crate::engine", "crate::store", "crate::options", "crate::effects", "crate::kind"];
     none("core names an outer ring", &named("src/core", &above_core, &[]));
     let above_db = ["crate::engine", "crate::store", "crate::options", "crate::effects", "crate::kind"];
     none("db names an outer ring", &named("src/db", &above_db, &[]));
     let above_engine = ["crate::store", "crate::options", "crate::effects", "crate::kind", "crate::cli"];
     none("engine names an outer ring", &named("src/engine", &above_engine, &[]));
-    none("the program uses what is not public", &named("src/cli", &["crate::core", "crate::db", "crate::engine"], &[]));
+    none(
+        "the program uses what is not public",
+        &named("src/cli", &["crate::core", "crate::db", "crate::engine"], &[]),
+    );
 }
 
 #[test]
@@ -120,7 +124,10 @@ fn each_foreign_thing_has_one_home() {
     let clocks = ["SystemTime::now", "Instant::now"];
     none("a clock outside of its file", &named("src", &clocks, &["src/engine/clock.rs", "src/cli"]));
     let durability = ["set_durability", "set_two_phase_commit", "set_quick_repair", "Durability::"];
-    none("durability outside of its files", &named("src", &durability, &["src/db/database.rs", "src/db/open.rs"]));
+    none(
+        "durability outside of its files",
+        &named("src", &durability, &["src/db/database.rs", "src/db/open.rs"]),
+    );
     none("unsafe code", &named("src", &["unsafe {", "unsafe fn", "unsafe impl"], &[]));
 }
 
@@ -135,12 +142,18 @@ fn files_functions_and_lines_are_short() {
         let mut function: Option<(usize, usize, String)> = None;
         for (number, line) in source.text.lines().enumerate() {
             if line.chars().count() > LINE_CHARS_MAX {
-                places.push(format!("{}:{}: a line of {} characters", source.path, number + 1, line.chars().count()));
+                places.push(format!(
+                    "{}:{}: a line of {} characters",
+                    source.path,
+                    number + 1,
+                    line.chars().count()
+                ));
             }
             let indent = line.len() - line.trim_start().len();
-            let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "pub const fn ", "const fn "]
-                .iter()
-                .any(|start| line.trim_start().starts_with(start));
+            let is_function =
+                ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "pub const fn ", "const fn "]
+                    .iter()
+                    .any(|start| line.trim_start().starts_with(start));
             if is_function && line.trim_end().ends_with([';', '}']) {
                 continue;
             }
