@@ -1,4 +1,5 @@
-//! Fresh commands, durable before the answer, beside plain redb in the same run on the same disk. See `README.md`.
+//! Fresh commands, durable before the answer, beside plain redb in the same run on the same disk. See
+//! `README.md`.
 
 #![expect(
     clippy::disallowed_methods,
