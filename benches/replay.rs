@@ -175,8 +175,8 @@ fn looker(stores: &Stores, way: Way, chosen: &[usize], thread: usize) -> (f64, u
 }
 
 impl Stores {
-    /// Opening, as it was left by a close and by a kill. What a kill leaves is a copy of the file while it is open
-    /// and nobody writes.
+    /// Opening, as it was left by a close and by a kill. What a kill leaves is a copy of the file while it is
+    /// open and nobody writes.
     fn openings(self) -> Done<()> {
         let killed = self.dir.join("killed");
         copied(&self.dir.join("file"), &killed)?;

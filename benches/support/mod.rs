@@ -205,7 +205,7 @@ pub fn real_disk() -> Done<TempDir> {
     std::fs::create_dir_all(&parent)?;
     if is_ram(&parent)? {
         let text = format!(
-            "{} is on a RAM disk, where syncs cost nothing; set ONECHO_BENCH_DIR to a directory of a real disk",
+            "{} is on a RAM disk, where syncs are free; set ONECHO_BENCH_DIR to a directory of a real disk",
             parent.display()
         );
         return Err(text.into());
