@@ -4,13 +4,17 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
-    reason = "a bench reads the clock and prints"
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a bench reads the clock, prints, and divides counts"
 )]
 
 mod support;
 
 use std::hint::black_box;
 use std::path::Path;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
@@ -153,7 +157,7 @@ fn round(stores: &Stores, way: Way, chosen: &[usize], threads: usize) -> Done<(f
     let done = std::thread::scope(|scope| {
         let looking: Vec<_> =
             (0..threads).map(|thread| scope.spawn(move || looker(stores, way, chosen, thread))).collect();
-        looking.into_iter().map(|looker| looker.join()).collect::<Result<Vec<_>, _>>()
+        looking.into_iter().map(ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
     });
     let done = done.map_err(|_| "a thread panicked")?;
     let span = done.iter().map(|(span, _)| span).sum::<f64>() / threads as f64;
