@@ -1,15 +1,18 @@
-//! Fresh commands, durable before the answer, beside plain redb in the same run on the same disk. See `README.md`.
+//! Fresh commands, durable before the answer, beside plain redb in the same run on the same disk. See
+//! `README.md`.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
-    reason = "a bench reads the clock and prints"
+    clippy::cast_precision_loss,
+    reason = "a bench reads the clock, prints, and divides counts"
 )]
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
@@ -144,7 +147,7 @@ fn measure(contender: &dyn Contender, cell: &Cell) -> Done<Round> {
             (0..cell.callers).map(|_| scope.spawn(|| caller(contender, cell.batch, &barrier))).collect();
         barrier.wait();
         let start = Instant::now();
-        let spans: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
+        let spans: Vec<_> = callers.into_iter().map(ScopedJoinHandle::join).collect();
         (spans, start.elapsed())
     });
     let mut all = Vec::new();

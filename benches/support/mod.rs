@@ -197,15 +197,15 @@ pub fn load(contender: &dyn Contender, records: u64) -> Done<()> {
     Ok(())
 }
 
-/// A directory on a real disk: `ONECHO_BENCH_DIR`, else the build's own. On a RAM disk a sync costs nothing, and every
-/// figure here would be about something else.
+/// A directory on a real disk: `ONECHO_BENCH_DIR`, else the build's own. On a RAM disk a sync costs nothing,
+/// and every figure here would be about something else.
 pub fn real_disk() -> Done<TempDir> {
     let parent = std::env::var_os("ONECHO_BENCH_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     std::fs::create_dir_all(&parent)?;
     if is_ram(&parent)? {
         let text = format!(
-            "{} is on a RAM disk, where a sync costs nothing; set ONECHO_BENCH_DIR to a directory on a real disk",
+            "{} is on a RAM disk, where syncs are free; set ONECHO_BENCH_DIR to a directory of a real disk",
             parent.display()
         );
         return Err(text.into());
@@ -270,11 +270,4 @@ pub fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
 pub fn is_measured() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     arguments == ["--bench"]
-}
-
-/// Memory of this process that is really there, in KiB; 0 where that is not told.
-pub fn resident_kib() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
