@@ -160,7 +160,8 @@ fn judge(
             )),
         },
         Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,
-        Age::Tombstone
+        // A forgotten record that is held back is a tombstone still.
+        Age::Tombstone | Age::Forgotten
             if policy.after_expiry == AfterExpiry::RunAsNew
                 && record.may_run_after(record.windows.key, settled, now) =>
         {

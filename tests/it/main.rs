@@ -1,7 +1,15 @@
 //! What the store promises, each promise in a module of its own.
+mod clock;
 mod common;
+mod compile;
 mod effects;
+mod errors;
+mod expiry;
+mod fingerprints;
+mod keys;
+mod limits;
 mod many;
 mod outcomes;
 mod races;
 mod tidy;
+mod waiting;

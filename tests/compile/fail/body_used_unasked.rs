@@ -1,0 +1,7 @@
+use onecho::{Bytes, Finished};
+
+fn send(finished: Finished) -> Bytes {
+    finished.body
+}
+
+fn main() {}

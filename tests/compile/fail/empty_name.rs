@@ -1,0 +1,10 @@
+use onecho::{Kind, Operation, Tenant};
+
+const NOBODY: Tenant = Tenant::new("");
+const NOTHING: Operation = Operation::new("");
+const NO_KIND: Kind<String> = Kind::json("");
+const LINES: Tenant = Tenant::new("two\nlines");
+
+fn main() {
+    let _ = (NOBODY, NOTHING, NO_KIND, LINES);
+}
