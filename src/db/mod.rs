@@ -4,6 +4,7 @@
 pub(crate) mod codec;
 pub(crate) mod database;
 pub(crate) mod disk;
+mod dry_run;
 pub(crate) mod envelope;
 pub(crate) mod fault;
 pub(crate) mod file_disk;
