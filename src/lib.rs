@@ -72,6 +72,9 @@ mod core;
 mod db;
 mod effects;
 mod engine;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod kind;
 mod names;
 mod options;

@@ -112,8 +112,12 @@ fn body(entry: &Entry) -> Vec<u8> {
 pub(crate) struct Layout(Vec<u8>);
 
 impl Layout {
-    fn with_capacity(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub fn u8(&mut self, number: u8) {
@@ -141,7 +145,7 @@ impl Layout {
         self.bytes(text.as_bytes());
     }
 
-    fn resource(&mut self, resource: &ResourceRef) {
+    pub fn resource(&mut self, resource: &ResourceRef) {
         self.u8(u8::from(resource.is_shared()));
         self.text(&resource.kind);
         self.text(&resource.id);

@@ -22,11 +22,11 @@ use super::error::{Error, ErrorKind};
 use super::fingerprint::{Fingerprint, Match, Parts};
 use super::invariants;
 use super::name::{Scope, ScopeDigest};
-use super::outcome::{Digest, Outcome, ResourceRef};
+use super::outcome::{Outcome, ResourceRef};
 use super::policy::{AfterExpiry, Policy};
 use super::record::{Age, Entry, KeptBody, Position, Record, Transition};
 use super::reply::Reply;
-use super::row::{Content, Row, RowKey};
+use super::row::{Row, RowKey};
 use super::time::Timestamp;
 
 /// One request as the engine carries it: hashed once, then only compared.
@@ -255,9 +255,9 @@ fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
         debug_assert!(invariants::taken_stays_taken(row, &effect.change, &applied));
         let (verb, digest) = match applied {
             Applied::Write(row) => {
-                let digest = content_digest(&row);
+                let digest = row.digest();
                 changed.insert(effect.key.clone(), Some(row));
-                (Verb::Write, digest)
+                (Verb::Write, Some(digest))
             }
             Applied::Remove => {
                 changed.insert(effect.key.clone(), None);
@@ -272,13 +272,6 @@ fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
         notes.push(Note { key: effect.key.clone(), verb, digest });
     }
     Ok((changed, notes, stale))
-}
-
-fn content_digest(row: &Row) -> Option<Digest> {
-    match &row.content {
-        Content::Value { bytes, .. } => Some(Digest::of(bytes)),
-        Content::Removed | Content::Held(_) => None,
-    }
 }
 
 fn stopped(key: &RowKey, change: &Change, version: Option<u64>, obstacle: Obstacle) -> Answer {

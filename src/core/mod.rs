@@ -7,7 +7,7 @@ pub(crate) mod error;
 pub(crate) mod fingerprint;
 mod finite;
 pub(crate) mod invariants;
-mod json;
+pub(crate) mod json;
 pub(crate) mod name;
 pub(crate) mod outcome;
 pub(crate) mod policy;

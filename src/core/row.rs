@@ -6,8 +6,9 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::audit::Layout;
 use super::name::Tenant;
-use super::outcome::ResourceRef;
+use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::time::Timestamp;
 
@@ -138,6 +139,34 @@ impl Row {
     /// Whether somebody who reads the row sees something.
     pub fn is_there(&self) -> bool {
         self.content != Content::Removed
+    }
+
+    /// What the journal keeps of the row that an entry wrote: over all of it but the version, which is the
+    /// entry's own number. Numbers and lengths as in the chain; `docs/format.md` lists the fields.
+    pub fn digest(&self) -> Digest {
+        let mut out = Layout::with_capacity(64);
+        out.u16(self.made.class.0);
+        out.u64(self.made.seq);
+        match self.event_time {
+            None => out.u8(0),
+            Some(time) => {
+                out.u8(1);
+                out.u64(time.0);
+            }
+        }
+        match &self.content {
+            Content::Value { codec, bytes } => {
+                out.u8(0);
+                out.u8(*codec as u8);
+                out.bytes(bytes);
+            }
+            Content::Removed => out.u8(1),
+            Content::Held(holder) => {
+                out.u8(2);
+                out.resource(holder);
+            }
+        }
+        Digest::of(out.as_bytes())
     }
 }
 

@@ -233,9 +233,10 @@ pub(super) fn read_entry(key: &JournalKey, framed: &[u8]) -> Result<Entry, Fault
 }
 
 pub(super) fn read_row(key: &[u8], framed: &[u8]) -> Result<Row, Fault> {
-    envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed)
-        .map(Row::from)
-        .map_err(|what| Fault::damaged("a row of table resource", &what))
+    envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed).map(Row::from).map_err(|what| {
+        let place = RowKey::parse(key).map(|key| format!("row {}", key.reference()));
+        Fault::damaged(place.as_deref().unwrap_or("a row of table resource"), &what)
+    })
 }
 
 /// What both a snapshot and a batch can read.

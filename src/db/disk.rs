@@ -69,6 +69,13 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// I/O error of kind `InvalidData` if it is empty, and one of kind `Other` where locks do not work.
     fn open(&self, builder: &mut redb::Builder) -> Result<redb::Database, redb::DatabaseError>;
 
+    /// Opens the file as [`Disk::open`] does, its lock included, and keeps every write in memory: nothing in
+    /// the directory changes, whatever is done with the database and however it ends.
+    ///
+    /// # Errors
+    /// As [`Disk::open`].
+    fn dry_run(&self, builder: &mut redb::Builder) -> Result<redb::Database, redb::DatabaseError>;
+
     /// The length of the file.
     ///
     /// # Errors

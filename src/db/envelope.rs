@@ -38,9 +38,27 @@ const FRAME_BYTES_USUAL: usize = 1024;
 
 /// Frames `value` for one place in the file.
 pub(crate) fn seal<T: Serialize>(table: Table, key: &[u8], kind: Kind, value: &T) -> Result<Vec<u8>, String> {
+    frame_of(table, key, kind, |framed| codec::encode_into(value, framed))
+}
+
+/// Frames a body that is encoded already.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn frame(table: Table, key: &[u8], kind: Kind, body: &[u8]) -> Result<Vec<u8>, String> {
+    frame_of(table, key, kind, |framed| {
+        framed.extend_from_slice(body);
+        Ok(())
+    })
+}
+
+fn frame_of(
+    table: Table,
+    key: &[u8],
+    kind: Kind,
+    put_body: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
+) -> Result<Vec<u8>, String> {
     let mut framed = Vec::with_capacity(FRAME_BYTES_USUAL);
     framed.extend_from_slice(&[VERSION, kind as u8, 0, 0, 0, 0]);
-    codec::encode_into(value, &mut framed)?;
+    put_body(&mut framed)?;
     let body_len = framed.len() - HEAD_BYTES;
     if body_len > codec::BODY_BYTES_MAX {
         return Err(format!("{body_len} bytes are more than a row may have"));
@@ -62,7 +80,8 @@ pub(crate) fn open<T: DeserializeOwned>(
     codec::decode(body(table, key, kind, framed)?)
 }
 
-fn body<'b>(table: Table, key: &[u8], kind: Kind, framed: &'b [u8]) -> Result<&'b [u8], String> {
+/// The body of a frame that was sealed for this place, not decoded yet.
+pub(crate) fn body<'b>(table: Table, key: &[u8], kind: Kind, framed: &'b [u8]) -> Result<&'b [u8], String> {
     let Some((covered, crc_bytes)) = framed.split_last_chunk::<CRC_BYTES>() else {
         return Err(format!("{} bytes are too few for a row", framed.len()));
     };

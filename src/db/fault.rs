@@ -38,6 +38,9 @@ impl From<redb::StorageError> for Fault {
             redb::StorageError::Io(fault) if fault.kind() == std::io::ErrorKind::InvalidData => {
                 Self::Damaged(fault.to_string())
             }
+            redb::StorageError::Io(fault) if fault.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::Damaged(format!("it ends too early ({fault})"))
+            }
             redb::StorageError::Io(fault) => Self::io(&fault),
             redb::StorageError::ValueTooLarge(bytes) => Self::Refused(format!("{bytes} bytes are too many")),
             other => Self::Io(other.to_string()),

@@ -17,6 +17,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 use super::disk::{Disk, EMPTY_FILE, Found, HEAD_BYTES_MAX, Published, Settled, creation_under_way};
+use super::dry_run::DryRun;
 
 /// Links followed before a path is given up, as Linux does.
 const LINKS_MAX: usize = 40;
@@ -136,6 +137,11 @@ impl Disk for FileDisk {
         let database = builder.create_with_backend(GuardedFile::new(file, Contents::Existing)?)?;
         remove_stale(&target);
         Ok(database)
+    }
+
+    fn dry_run(&self, builder: &mut redb::Builder) -> Result<redb::Database, redb::DatabaseError> {
+        let file = GuardedFile::new(open_target(&self.target()?)?, Contents::Existing)?;
+        builder.create_with_backend(DryRun::new(file)?)
     }
 
     fn file_bytes(&self) -> io::Result<u64> {

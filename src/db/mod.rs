@@ -4,9 +4,12 @@
 pub(crate) mod codec;
 pub(crate) mod database;
 pub(crate) mod disk;
+mod dry_run;
 pub(crate) mod envelope;
 pub(crate) mod fault;
 pub(crate) mod file_disk;
+#[cfg(test)]
+mod golden_tests;
 pub(crate) mod open;
 #[cfg(feature = "testing")]
 pub(crate) mod sim_disk;

@@ -30,6 +30,8 @@ const UNCLEAN_BIT: u8 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub cache_bytes: usize,
+    /// What the file must have been created with.
+    pub scope_mode: ScopeMode,
     pub mode: CommitMode,
     /// Up to this size every open checks the whole file.
     pub check_at_open_max: u64,
@@ -57,6 +59,9 @@ pub(crate) enum Unopened {
     Foreign,
     Format {
         found: u16,
+    },
+    ScopeMode {
+        stored: ScopeMode,
     },
     /// Pages of a file that failed in this process cannot be dropped, so what it holds cannot be told.
     Unsettled,
@@ -105,8 +110,14 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         }
     }
     let checked = how.strict || how.after_failure || len <= how.check_at_open_max;
-    let database = disk.open(&mut builder(how.cache_bytes, checked)).map_err(Fault::from)?;
-    let (identity, state, classes) = read(&database)?;
+    if !is_unclean && !how.after_failure {
+        // The engine writes into what it opens, even when it finds it damaged. What is refused here stays as
+        // it was.
+        let database = disk.dry_run(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
+        read(&database, how.scope_mode)?;
+    }
+    let database = disk.open(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
+    let (identity, state, classes) = read(&database, how.scope_mode)?;
     let db = Db {
         database,
         disk: Arc::clone(disk),
@@ -116,6 +127,19 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         check_at_open_max: how.check_at_open_max,
     };
     Ok(Opened { db, state, checked })
+}
+
+/// A disk that does not let us says so by its kind; all else is what the engine found.
+fn out_of_reach(fault: redb::DatabaseError) -> Unopened {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match fault {
+        redb::DatabaseError::Storage(redb::StorageError::Io(fault))
+            if matches!(fault.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+        {
+            Unopened::Disk(fault)
+        }
+        other => Unopened::Fault(other.into()),
+    }
 }
 
 fn builder(cache_bytes: usize, check: bool) -> redb::Builder {
@@ -137,7 +161,7 @@ fn create(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> 
 }
 
 fn make(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
-    let database = disk.create(&mut builder(how.cache_bytes, false)).map_err(Fault::from)?;
+    let database = disk.create(&mut builder(how.cache_bytes, false)).map_err(out_of_reach)?;
     let mut write = database.begin_write()?;
     write.set_two_phase_commit(true);
     {
@@ -160,7 +184,7 @@ fn make(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
 type Contents = (Identity, State, BTreeMap<ClassId, Windows>);
 
 /// Reads what every file must have, and checks what is cheap: counts, and that each chain ends where it says.
-fn read(database: &redb::Database) -> Result<Contents, Unopened> {
+fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Unopened> {
     let read = database.begin_read()?;
     if !read.list_tables()?.any(|table| table.name() == META.name()) {
         return Err(Unopened::Foreign);
@@ -174,7 +198,10 @@ fn read(database: &redb::Database) -> Result<Contents, Unopened> {
     if version != FORMAT_VERSION {
         return Err(Unopened::Format { found: version });
     }
-    let identity = read_meta(&meta, tables::IDENTITY, Kind::Identity)?;
+    let identity: Identity = read_meta(&meta, tables::IDENTITY, Kind::Identity)?;
+    if identity.scope_mode != scope_mode {
+        return Err(Unopened::ScopeMode { stored: identity.scope_mode });
+    }
     let state: State = read_meta(&meta, tables::STATE, Kind::State)?;
     let mut classes = BTreeMap::new();
     for item in read.open_table(CLASS)?.iter()? {

@@ -32,6 +32,7 @@ use self::crash::{Log, Plan};
 use self::model::{FileId, Image, Logged, Name};
 use self::state::State;
 use super::disk::{Disk, Found, HEAD_BYTES_MAX, Published, Settled, creation_under_way};
+use super::dry_run::DryRun;
 
 const STORE: &str = "store";
 const RESERVE: &str = "store.reserve";
@@ -290,6 +291,11 @@ impl Disk for SimDisk {
         let database = builder.create_with_backend(SimFile::new(self.shared.clone(), file, false))?;
         self.remove_stale();
         Ok(database)
+    }
+
+    fn dry_run(&self, builder: &mut redb::Builder) -> Result<redb::Database, redb::DatabaseError> {
+        let file = SimFile::new(self.shared.clone(), self.file()?, false);
+        builder.create_with_backend(DryRun::new(file)?)
     }
 
     fn file_bytes(&self) -> io::Result<u64> {

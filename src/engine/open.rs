@@ -16,7 +16,6 @@ use super::settings::Settings;
 use super::writer::CLASSES_MAX;
 use super::{Cause, Engine, File, Room, random};
 use crate::core::error::{Error, ErrorKind};
-use crate::core::name::ScopeMode;
 use crate::core::policy::{Policy, Windows};
 use crate::db::database::{Commit, Db, Failed};
 use crate::db::disk::Disk;
@@ -35,7 +34,6 @@ impl Engine {
         };
         let opened =
             open::open(&disk, how(&settings, false), birth).map_err(|fault| unopened(&*disk, fault))?;
-        check_scope_mode(&*disk, opened.db.identity().scope_mode, settings.scope_mode)?;
         check_classes(&opened.db, &settings)?;
         let Opened { db, mut state, checked } = opened;
         let clock = EngineClock::new(
@@ -129,6 +127,7 @@ impl Engine {
 fn how(settings: &Settings, after_failure: bool) -> How {
     How {
         cache_bytes: settings.cache_bytes,
+        scope_mode: settings.scope_mode,
         mode: settings.commit_mode,
         check_at_open_max: settings.check_at_open_max,
         strict: settings.strict_open,
@@ -159,17 +158,6 @@ fn reserve(disk: &dyn Disk, bytes: u64) -> Result<bool, Error> {
             _ => Err(unopened(disk, Unopened::Disk(fault))),
         },
     }
-}
-
-fn check_scope_mode(disk: &dyn Disk, stored: ScopeMode, asked: ScopeMode) -> Result<(), Error> {
-    if stored == asked {
-        return Ok(());
-    }
-    let text = format!(
-        "{} was created with scope mode {stored:?}, not {asked:?}; it is fixed at creation: open it with that mode",
-        disk.name()
-    );
-    Err(Error::new(ErrorKind::ScopeMode, text))
 }
 
 fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {
@@ -220,6 +208,12 @@ fn unopened(disk: &dyn Disk, fault: Unopened) -> Error {
             ErrorKind::UnsupportedFormat,
             format!(
                 "{name} has format version {found}, this program knows {FORMAT_VERSION}; use the version that wrote it"
+            ),
+        ),
+        Unopened::ScopeMode { stored } => (
+            ErrorKind::ScopeMode,
+            format!(
+                "{name} was created with scope mode {stored:?}, and that is fixed: open it with that mode, not another"
             ),
         ),
         Unopened::Unsettled => (

@@ -2,10 +2,14 @@
 mod clock;
 mod common;
 mod compile;
+mod damaged;
 mod effects;
 mod errors;
 mod expiry;
 mod fingerprints;
+mod fixture;
+mod format;
+mod fuzzed;
 mod keys;
 mod limits;
 mod many;

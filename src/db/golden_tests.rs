@@ -1,0 +1,542 @@
+//! The format, pinned: every kind of stored body with its exact bytes, the refusal of all that is near them, and another
+//! codec that reads them.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec;
+use super::envelope::{self, Kind, Table};
+use super::stored::{Head, Identity, State, StoredClass, StoredEntry, StoredRow};
+use super::tables::position_key;
+use crate::core::effect::{Note, Verb};
+use crate::core::fingerprint::{Compare, Fingerprint, Parts};
+use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, hex};
+use crate::core::outcome::{Digest, ResourceRef};
+use crate::core::policy::Windows;
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::row::{Codec, Content, Row, RowKey};
+use crate::core::time::Timestamp;
+
+/// One line each: name, key and frame in hexadecimal. When the format changes on purpose, the failing test prints the new text.
+const GOLDEN: &str = include_str!("../../tests/fixtures/format-1.golden");
+
+struct Sample {
+    name: &'static str,
+    table: Table,
+    key: Vec<u8>,
+    kind: Kind,
+    frame: Vec<u8>,
+    /// Decodes a body, and writes again what it says.
+    again: fn(&[u8]) -> Result<Vec<u8>, String>,
+}
+
+impl Sample {
+    fn of<T: Serialize + DeserializeOwned>(
+        name: &'static str,
+        table: Table,
+        key: impl Into<Vec<u8>>,
+        kind: Kind,
+        value: &T,
+    ) -> Self {
+        let key = key.into();
+        let frame = envelope::seal(table, &key, kind, value).unwrap();
+        let again = |body: &[u8]| codec::encode(&codec::decode::<T>(body)?);
+        Self { name, table, key, kind, frame, again }
+    }
+
+    fn open(&self, frame: &[u8]) -> Result<Vec<u8>, String> {
+        (self.again)(envelope::body(self.table, &self.key, self.kind, frame)?)
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.frame[6..self.frame.len() - 4]
+    }
+}
+
+const POSITION: Position = Position { class: ClassId(1), seq: 300 };
+
+fn identity() -> Identity {
+    Identity {
+        store_id: std::array::from_fn(|at| u8::try_from(at).unwrap()),
+        scope_mode: ScopeMode::PerTenant,
+        created_at: Timestamp(1_796_040_000_000),
+    }
+}
+
+fn state() -> State {
+    State {
+        epoch: 250,
+        last_time: Timestamp(1_796_040_000_001),
+        last_seq: 251,
+        clock_settled: Some(Timestamp(65_536)),
+        records: 65_535,
+        rows: 3,
+        executed: 1 << 32,
+        heads: vec![Head { class: 1, seq: 251, entries: 2, link: [0xAB; 32] }],
+    }
+}
+
+const WINDOWS: Windows = Windows { body: 86_400_000, key: 2_592_000_000, tombstone: u64::MAX };
+
+fn scope() -> Scope {
+    let key = Key::parse("k-1").unwrap();
+    Scope { tenant: Tenant::new("shop"), operation: Operation::new("create-order"), key }
+}
+
+fn parts() -> Parts {
+    let mut parts = Parts::new();
+    parts.bytes("method", b"POST");
+    parts.json("body", br#"{ "b": 1, "a": 2 }"#);
+    parts
+}
+
+/// Everything that an entry can hold.
+fn full_entry() -> Entry {
+    let order = RowKey::resource(Some(&Tenant::new("shop")), "order", "17");
+    let stock = RowKey::resource(None, "stock", "pen");
+    let cart = RowKey::unique(Some(&Tenant::new("shop")), "cart", "c-9");
+    Entry {
+        transition: Transition::Executed,
+        at: Timestamp(1_796_040_000_000),
+        generation: 2,
+        scope: scope(),
+        fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap(),
+        failed: false,
+        code: 201,
+        meta: vec![("location".to_owned(), Bytes::from_static(b"/orders/17"))],
+        resource: Some(ResourceRef::new("order", "17", false)),
+        body: KeptBody::Kept(Bytes::from_static(b"made")),
+        notes: vec![
+            Note { key: order, verb: Verb::Write, digest: Some(Digest::of(b"value")) },
+            Note { key: stock, verb: Verb::Keep, digest: None },
+            Note { key: cart, verb: Verb::Remove, digest: None },
+        ],
+        actor: "edge-7".to_owned(),
+    }
+}
+
+fn bare_entry() -> Entry {
+    let mut parts = Parts::new();
+    parts.bytes("body", b"");
+    Entry {
+        transition: Transition::Unprotected,
+        generation: 1,
+        fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap(),
+        failed: true,
+        code: 0,
+        meta: Vec::new(),
+        resource: None,
+        body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
+        notes: Vec::new(),
+        actor: "onecho".to_owned(),
+        ..full_entry()
+    }
+}
+
+fn row(content: Content) -> Row {
+    Row { version: 300, made: Position { seq: 7, ..POSITION }, event_time: None, content }
+}
+
+fn value_of(codec: Codec, bytes: &'static [u8]) -> Row {
+    row(Content::Value { codec, bytes: Bytes::from_static(bytes) })
+}
+
+fn rows() -> [(&'static str, Row); 6] {
+    let holder = ResourceRef::new("order", "17", true);
+    [
+        ("row, raw", value_of(Codec::Raw, b"\x00\xFF")),
+        ("row, json", value_of(Codec::Json, br#"{"a":1}"#)),
+        ("row, bincode", value_of(Codec::Bincode, &[251, 44, 1])),
+        ("row, counter", value_of(Codec::Counter, &[0xFF; 8])),
+        ("row, removed", Row { event_time: Some(Timestamp(1_000)), ..row(Content::Removed) }),
+        ("row, held", row(Content::Held(holder))),
+    ]
+}
+
+fn row_key(name: &str) -> RowKey {
+    let shop = Tenant::new("shop");
+    if name == "row, held" {
+        RowKey::unique(None, "cart", "c-9")
+    } else {
+        RowKey::resource(Some(&shop), "order", "17")
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    let mut samples = vec![
+        Sample::of("identity", Table::Meta, "identity", Kind::Identity, &identity()),
+        Sample::of("state, first", Table::Meta, "state", Kind::State, &State::default()),
+        Sample::of("state", Table::Meta, "state", Kind::State, &state()),
+        Sample::of("class", Table::Class, [0, 1], Kind::Class, &StoredClass { windows: WINDOWS }),
+    ];
+    for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
+        let key = position_key(POSITION);
+        samples.push(Sample::of(name, Table::Journal, key, Kind::Entry, &StoredEntry::from(&entry)));
+    }
+    for (name, row) in rows() {
+        let key = row_key(name);
+        samples.push(Sample::of(name, Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(&row)));
+    }
+    samples
+}
+
+#[test]
+fn every_kind_of_row_is_written_as_these_bytes() {
+    let lines = samples().iter().fold(String::new(), |text, sample| {
+        text + &format!("{}: {} {}\n", sample.name, hex(&sample.key), hex(&sample.frame))
+    });
+    let said: String =
+        GOLDEN.lines().filter(|line| !line.starts_with('#')).fold(String::new(), |all, l| all + l + "\n");
+    assert!(lines == said, "the format has changed; its bytes are now\n{lines}");
+}
+
+#[test]
+fn these_bytes_are_read_as_what_was_written() {
+    let frame = |name: &str| samples().into_iter().find(|sample| sample.name == name).unwrap();
+    let open = |sample: &Sample| {
+        envelope::body(sample.table, &sample.key, sample.kind, &sample.frame).unwrap().to_vec()
+    };
+    assert_eq!(codec::decode::<Identity>(&open(&frame("identity"))).unwrap(), identity());
+    assert_eq!(codec::decode::<State>(&open(&frame("state"))).unwrap(), state());
+    assert!(codec::decode::<StoredClass>(&open(&frame("class"))).unwrap().windows == WINDOWS);
+    for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
+        let stored = codec::decode::<StoredEntry>(&open(&frame(name))).unwrap();
+        assert!(Entry::try_from(stored).unwrap() == entry, "{name}");
+    }
+    for (name, row) in rows() {
+        let stored = codec::decode::<StoredRow>(&open(&frame(name))).unwrap();
+        assert!(Row::from(stored) == row, "{name}");
+    }
+}
+
+#[test]
+fn a_frame_with_any_bit_changed_is_refused() {
+    for sample in samples() {
+        for bit in 0..sample.frame.len() * 8 {
+            let mut frame = sample.frame.clone();
+            frame[bit / 8] ^= 1 << (bit % 8);
+            assert!(sample.open(&frame).is_err(), "{}: bit {bit}", sample.name);
+        }
+    }
+}
+
+#[test]
+fn a_frame_cut_short_or_grown_is_refused() {
+    for sample in samples() {
+        for len in 0..sample.frame.len() {
+            assert!(sample.open(&sample.frame[..len]).is_err(), "{}: {len} bytes", sample.name);
+            assert!(sample.open(&sample.frame[len + 1..]).is_err(), "{}: without {len} bytes", sample.name);
+        }
+        assert!(sample.open(&[&sample.frame[..], &[0]].concat()).is_err(), "{}: one more", sample.name);
+        // The same of bodies, where no CRC helps.
+        for len in 0..sample.body().len() {
+            let body = &sample.body()[..len];
+            let framed = envelope::frame(sample.table, &sample.key, sample.kind, body).unwrap();
+            assert!(sample.open(&framed).is_err(), "{}: {len} bytes of the body", sample.name);
+        }
+        let body = [sample.body(), &[0]].concat();
+        let framed = envelope::frame(sample.table, &sample.key, sample.kind, &body).unwrap();
+        assert!(sample.open(&framed).is_err(), "{}: one more byte in the body", sample.name);
+    }
+}
+
+#[test]
+fn a_frame_in_another_place_is_refused() {
+    for sample in samples() {
+        for other in samples() {
+            if (sample.table, &sample.key) == (other.table, &other.key) {
+                continue;
+            }
+            let open = envelope::body(other.table, &other.key, sample.kind, &sample.frame);
+            assert!(open.is_err(), "{} passes for {}", sample.name, other.name);
+        }
+        for kind in [Kind::Identity, Kind::State, Kind::Class, Kind::Entry, Kind::Row] {
+            let open = envelope::body(sample.table, &sample.key, kind, &sample.frame);
+            assert_eq!(open.is_ok(), kind == sample.kind, "{}", sample.name);
+        }
+    }
+}
+
+#[test]
+fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {
+    for claim in [codec::BODY_BYTES_MAX as u64 + 1, 1 << 32, 1 << 40, 1 << 62, u64::MAX] {
+        let claim = [&[253][..], &claim.to_le_bytes()].concat();
+        let list = [&[0, 0, 0, 0, 0, 0, 0][..], &claim].concat();
+        assert!(codec::decode::<State>(&list).is_err());
+        let bytes = [&[1, 1, 1, 0, 0, 0][..], &claim].concat();
+        assert!(codec::decode::<StoredRow>(&bytes).is_err());
+        let text = [&[1, 1, 1][..], &claim].concat();
+        assert!(codec::decode::<StoredEntry>(&text).is_err());
+    }
+    let mut frame = samples().remove(0).frame;
+    frame[2..6].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert!(samples()[0].open(&frame).is_err());
+}
+
+#[test]
+fn a_body_above_the_limit_is_not_written() {
+    let body = vec![0; codec::BODY_BYTES_MAX + 1];
+    assert!(envelope::frame(Table::Journal, b"k", Kind::Entry, &body).is_err());
+    assert!(envelope::frame(Table::Journal, b"k", Kind::Entry, &body[1..]).is_ok());
+}
+
+#[test]
+fn what_a_later_release_writes_is_not_guessed_at() {
+    let sample = samples().into_iter().find(|sample| sample.name == "entry, full").unwrap();
+    let read = |at: usize, byte: u8| {
+        let mut body = sample.body().to_vec();
+        body[at] = byte;
+        codec::decode::<StoredEntry>(&body).and_then(Entry::try_from)
+    };
+    assert!(read(0, 1).is_ok());
+    assert!(read(0, 3).is_err_and(|what| what.contains("transition 3")));
+    // Behind transition, time (9 bytes), generation, and three texts.
+    let scheme = 1 + 9 + 1 + 5 + 13 + 4;
+    assert!(read(scheme, 2).is_err_and(|what| what.contains("scheme 2")));
+    assert!(read(scheme + 1, 4).is_err_and(|what| what.contains("policy 4")));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_refused_or_mean_one_value(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for sample in samples() {
+            let _ = sample.open(&bytes);
+            one_value(&sample, &bytes)?;
+        }
+    }
+
+    #[test]
+    fn bytes_near_a_real_body_are_refused_or_mean_one_value(
+        at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(), insert in any::<bool>(),
+    ) {
+        for sample in samples() {
+            let mut body = sample.body().to_vec();
+            let place = at.index(body.len());
+            if insert { body.insert(place, byte) } else { body[place] = byte }
+            one_value(&sample, &body)?;
+            body.truncate(cut.index(body.len()));
+            one_value(&sample, &body)?;
+        }
+    }
+}
+
+/// What decodes is written again as the same bytes, or as fewer: a number may be spelled longer than it has to be.
+fn one_value(sample: &Sample, body: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok(again) = (sample.again)(body) {
+        prop_assert!(again.len() < body.len() || again == body);
+        prop_assert_eq!((sample.again)(&again).unwrap(), again);
+    }
+    Ok(())
+}
+
+/// The same bytes through another codec, into types that share nothing with the store's.
+mod another_codec {
+    use wincode::SchemaRead;
+    use wincode::config::{Configuration, deserialize_exact};
+
+    use super::*;
+
+    #[derive(SchemaRead)]
+    enum Mode {
+        PerOperation,
+        PerTenant,
+    }
+
+    #[derive(SchemaRead)]
+    struct WIdentity {
+        store_id: [u8; 16],
+        scope_mode: Mode,
+        created_at: u64,
+    }
+
+    #[derive(SchemaRead)]
+    struct WHead {
+        class: u16,
+        seq: u64,
+        entries: u64,
+        link: [u8; 32],
+    }
+
+    #[derive(SchemaRead)]
+    struct WState {
+        epoch: u64,
+        last_time: u64,
+        last_seq: u64,
+        clock_settled: Option<u64>,
+        records: u64,
+        rows: u64,
+        executed: u64,
+        heads: Vec<WHead>,
+    }
+
+    #[derive(SchemaRead)]
+    struct WPrint {
+        name: String,
+        exact: [u8; 8],
+        canonical: Option<[u8; 8]>,
+    }
+
+    #[derive(SchemaRead)]
+    struct WFingerprint {
+        scheme: u16,
+        policy: u8,
+        digest: [u8; 32],
+        exact: Option<[u8; 32]>,
+        parts: Vec<WPrint>,
+    }
+
+    #[derive(SchemaRead)]
+    struct WResource {
+        kind: String,
+        id: String,
+        shared: bool,
+    }
+
+    #[derive(SchemaRead)]
+    enum WBody {
+        Kept(Vec<u8>),
+        NotKept { digest: [u8; 32], len: u64 },
+    }
+
+    #[derive(SchemaRead)]
+    struct WNote {
+        key: Vec<u8>,
+        verb: u8,
+        digest: Option<[u8; 32]>,
+    }
+
+    #[derive(SchemaRead)]
+    struct WEntry {
+        transition: u8,
+        at: u64,
+        generation: u32,
+        tenant: String,
+        operation: String,
+        key: String,
+        fingerprint: WFingerprint,
+        failed: bool,
+        code: u16,
+        meta: Vec<(String, Vec<u8>)>,
+        resource: Option<WResource>,
+        body: WBody,
+        notes: Vec<WNote>,
+        actor: String,
+    }
+
+    #[derive(SchemaRead, Debug, PartialEq)]
+    enum WCodec {
+        Raw,
+        Json,
+        Bincode,
+        Counter,
+    }
+
+    #[derive(SchemaRead)]
+    enum WContent {
+        Value { codec: WCodec, bytes: Vec<u8> },
+        Removed,
+        Held(WResource),
+    }
+
+    #[derive(SchemaRead)]
+    struct WRow {
+        version: u64,
+        made_class: u16,
+        made_seq: u64,
+        event_time: Option<u64>,
+        content: WContent,
+    }
+
+    macro_rules! read {
+        ($name:literal as $type:ty) => {{
+            let sample = samples().into_iter().find(|sample| sample.name == $name).unwrap();
+            deserialize_exact::<$type, _>(sample.body(), Configuration::default().with_varint_encoding())
+                .unwrap()
+        }};
+    }
+
+    #[test]
+    fn reads_meta_and_classes() {
+        let read = read!("identity" as WIdentity);
+        assert_eq!((read.store_id, read.created_at), (identity().store_id, identity().created_at.0));
+        assert!(matches!(read.scope_mode, Mode::PerTenant));
+        let (read, wrote) = (read!("state" as WState), state());
+        assert_eq!(
+            (read.epoch, read.last_time, read.last_seq),
+            (wrote.epoch, wrote.last_time.0, wrote.last_seq)
+        );
+        assert_eq!(read.clock_settled, wrote.clock_settled.map(|time| time.0));
+        assert_eq!((read.records, read.rows, read.executed), (wrote.records, wrote.rows, wrote.executed));
+        let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
+        assert_eq!(read.heads.len(), 1);
+        assert_eq!(
+            (head.class, head.seq, head.entries, head.link),
+            (wrote.class, wrote.seq, wrote.entries, wrote.link)
+        );
+        let windows = read!("class" as (u64, u64, u64));
+        assert_eq!(windows, (WINDOWS.body, WINDOWS.key, WINDOWS.tombstone));
+    }
+
+    #[test]
+    fn reads_entries() {
+        let (read, wrote) = (read!("entry, full" as WEntry), full_entry());
+        assert_eq!((read.transition, read.at, read.generation), (1, wrote.at.0, 2));
+        assert_eq!((&*read.tenant, &*read.operation, &*read.key), ("shop", "create-order", "k-1"));
+        assert_eq!((read.failed, read.code), (false, 201));
+        assert_eq!(read.meta, [("location".to_owned(), b"/orders/17".to_vec())]);
+        let resource = read.resource.unwrap();
+        assert_eq!((&*resource.kind, &*resource.id, resource.shared), ("order", "17", false));
+        assert!(matches!(read.body, WBody::Kept(bytes) if bytes == b"made"));
+        let notes: Vec<_> =
+            read.notes.iter().map(|note| (note.key.clone(), note.verb, note.digest)).collect();
+        let wrote_notes: Vec<_> = wrote
+            .notes
+            .iter()
+            .map(|note| (note.key.as_bytes().to_vec(), note.verb as u8, note.digest.map(|digest| digest.0)))
+            .collect();
+        assert_eq!(notes, wrote_notes);
+        assert_eq!(read.actor, "edge-7");
+        let print = read.fingerprint;
+        assert_eq!((print.scheme, print.policy, &print.digest), (1, 1, wrote.fingerprint.digest()));
+        assert!(print.exact.is_none());
+        let names: Vec<&str> = print.parts.iter().map(|part| &*part.name).collect();
+        assert_eq!(names, ["body", "method"]);
+        assert!(print.parts[0].canonical.is_some_and(|other| other != print.parts[0].exact));
+        assert!(print.parts[1].canonical.is_none());
+
+        let read = read!("entry, bare" as WEntry);
+        assert_eq!((read.transition, read.failed, read.code, read.fingerprint.policy), (2, true, 0, 3));
+        assert!(matches!(read.body, WBody::NotKept { digest, len: 70_000 } if digest == [0xCD; 32]));
+        assert!(read.resource.is_none() && read.meta.is_empty() && read.notes.is_empty());
+    }
+
+    #[test]
+    fn reads_rows() {
+        for (name, codec, wrote) in [
+            ("row, raw", WCodec::Raw, b"\x00\xFF".to_vec()),
+            ("row, json", WCodec::Json, br#"{"a":1}"#.to_vec()),
+            ("row, bincode", WCodec::Bincode, vec![251, 44, 1]),
+            ("row, counter", WCodec::Counter, vec![0xFF; 8]),
+        ] {
+            let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
+            let config = Configuration::default().with_varint_encoding();
+            let read: WRow = deserialize_exact(sample.body(), config).unwrap();
+            assert_eq!((read.version, read.made_class, read.made_seq, read.event_time), (300, 1, 7, None));
+            assert!(
+                matches!(read.content, WContent::Value { codec: c, bytes } if c == codec && bytes == wrote),
+                "{name}"
+            );
+        }
+        let read = read!("row, removed" as WRow);
+        assert_eq!(read.event_time, Some(1_000));
+        assert!(matches!(read.content, WContent::Removed));
+        let read = read!("row, held" as WRow);
+        assert!(
+            matches!(read.content, WContent::Held(to) if to.kind == "order" && to.id == "17" && to.shared)
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! Any bytes as stored bodies, frames and keys.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Input;
+use crate::core::record::Entry;
+use crate::core::row::{Row, RowKey};
+use crate::db::codec;
+use crate::db::envelope::{self, Kind, Table};
+use crate::db::stored::{Identity, State, StoredClass, StoredEntry, StoredRow};
+
+/// Any bytes are refused or mean one value; a frame with one bit changed, or under another key or table, is
+/// refused.
+///
+/// # Panics
+///
+/// When they are not.
+pub fn decode(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let (choice, bit) = (input.byte(), input.number());
+    let rest = input.rest();
+    match choice % 4 {
+        0 => bodies(rest),
+        1 => frames(rest),
+        2 => framed(rest, bit),
+        _ => row_key(rest),
+    }
+}
+
+fn bodies(body: &[u8]) {
+    means_one_value::<Identity>(body);
+    means_one_value::<State>(body);
+    means_one_value::<StoredClass>(body);
+    if let Some(stored) = means_one_value::<StoredEntry>(body)
+        && let canonical = codec::encode(&stored).unwrap()
+        && let Ok(entry) = Entry::try_from(stored)
+    {
+        assert_eq!(codec::encode(&StoredEntry::from(&entry)).unwrap(), canonical, "an entry lost something");
+    }
+    if let Some(stored) = means_one_value::<StoredRow>(body) {
+        let canonical = codec::encode(&stored).unwrap();
+        let row = Row::from(stored);
+        assert_eq!(codec::encode(&StoredRow::from(&row)).unwrap(), canonical, "a row lost something");
+    }
+}
+
+/// What decodes is written again as the same bytes, or as fewer: a number may be spelled longer than it has
+/// to be.
+fn means_one_value<T: Serialize + DeserializeOwned>(body: &[u8]) -> Option<T> {
+    let value: T = codec::decode(body).ok()?;
+    let again = codec::encode(&value).unwrap();
+    assert!(again.len() < body.len() || again == body, "a value is written in two ways");
+    let value: T = codec::decode(&again).unwrap();
+    assert_eq!(codec::encode(&value).unwrap(), again, "a value changes by writing");
+    Some(value)
+}
+
+const KINDS: [(Table, Kind); 5] = [
+    (Table::Meta, Kind::Identity),
+    (Table::Meta, Kind::State),
+    (Table::Class, Kind::Class),
+    (Table::Journal, Kind::Entry),
+    (Table::Resource, Kind::Row),
+];
+
+/// Bytes as a whole frame: nearly always refused, never a panic.
+fn frames(bytes: &[u8]) {
+    for (table, kind) in KINDS {
+        let _ = envelope::open::<StoredEntry>(table, b"key", kind, bytes);
+        let _ = envelope::open::<State>(table, b"key", kind, bytes);
+        let _ = envelope::open::<StoredRow>(table, b"key", kind, bytes);
+    }
+}
+
+/// Bytes as the body of a right frame, which one changed bit makes a wrong one.
+fn framed(body: &[u8], bit: u64) {
+    let (table, kind) = KINDS[body.len() % KINDS.len()];
+    let key = [7; 10];
+    let mut frame = envelope::frame(table, &key, kind, body).unwrap();
+    let _ = envelope::open::<StoredEntry>(table, &key, kind, &frame);
+    assert!(envelope::body(table, &key, kind, &frame).is_ok_and(|inside| inside == body));
+    for (other, _) in KINDS.iter().filter(|(other, _)| *other != table) {
+        assert!(envelope::body(*other, &key, kind, &frame).is_err(), "a row is taken from another table");
+    }
+    let bit = usize::try_from(bit % (frame.len() as u64 * 8)).unwrap();
+    let mut other = key;
+    other[bit % 10] ^= 1 << (bit % 8);
+    assert!(envelope::body(table, &other, kind, &frame).is_err(), "a row is taken under another key");
+    frame[bit / 8] ^= 1 << (bit % 8);
+    assert!(envelope::body(table, &key, kind, &frame).is_err(), "bit {bit} may change unnoticed");
+}
+
+fn row_key(bytes: &[u8]) {
+    let Some(key) = RowKey::parse(bytes) else {
+        return;
+    };
+    assert_eq!(key.as_bytes(), bytes);
+    let named = key.reference();
+    assert_eq!(key.sibling(&named.id), key, "a key is not what its names make");
+    assert!(bytes.ends_with(&[named.kind.as_bytes(), &[0], named.id.as_bytes()].concat()));
+}

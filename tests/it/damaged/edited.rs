@@ -1,0 +1,373 @@
+//! Changes that leave every checksum right: made with the storage engine itself, as a wrong program or a person would. The
+//! open looks at counts and at the ends of chains; `verify` looks at everything, and says where.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use redb::{Database, ReadableTable, WriteTransaction};
+
+use super::*;
+use crate::format::{self, Content, Read, Row, framed, unframed};
+
+/// A sound store, changed by `work` behind the program's back.
+fn edited(work: impl FnOnce(&WriteTransaction, &mut Read)) -> (tempfile::TempDir, PathBuf) {
+    let dir = quick_dir();
+    let path = dir.path().join("orders.onecho");
+    make(&path);
+    edit(&path, work);
+    (dir, path)
+}
+
+/// `work` also gets what the store says of itself; counts and heads that it changes there are written.
+fn edit(path: &Path, work: impl FnOnce(&WriteTransaction, &mut Read)) {
+    let mut state = Read::of(path);
+    let database = Database::open(path).unwrap();
+    let write = database.begin_write().unwrap();
+    work(&write, &mut state);
+    let frame = framed(format::META_NUMBER, b"state", 2, &state_body(&state));
+    write.open_table(format::META).unwrap().insert("state", &frame[..]).unwrap();
+    write.commit().unwrap();
+}
+
+fn state_body(state: &Read) -> Vec<u8> {
+    let mut out = Vec::new();
+    for number in [state.epoch, state.last_time, state.last_seq] {
+        put_number(&mut out, number);
+    }
+    assert_eq!(state.clock_settled, None);
+    out.push(0);
+    state.counts.iter().for_each(|&count| put_number(&mut out, count));
+    put_number(&mut out, state.heads.len() as u64);
+    for head in &state.heads {
+        for number in [head.class, head.seq, head.entries] {
+            put_number(&mut out, number);
+        }
+        out.extend(head.link);
+    }
+    out
+}
+
+fn put_number(out: &mut Vec<u8>, number: u64) {
+    match number {
+        0..=250 => out.push(number as u8),
+        251..=0xFFFF => out.extend([&[251][..], &(number as u16).to_le_bytes()].concat()),
+        0x1_0000..=0xFFFF_FFFF => out.extend([&[252][..], &(number as u32).to_le_bytes()].concat()),
+        _ => out.extend([&[253][..], &number.to_le_bytes()].concat()),
+    }
+}
+
+fn row_body(row: &Row) -> Vec<u8> {
+    let mut out = Vec::new();
+    for number in [row.version, row.made.0, row.made.1] {
+        put_number(&mut out, number);
+    }
+    assert_eq!(row.event_time, None);
+    out.push(0);
+    match &row.content {
+        Content::Value(codec, bytes) => {
+            out.extend([0, u8::try_from(*codec).unwrap()]);
+            put_number(&mut out, bytes.len() as u64);
+            out.extend(bytes);
+        }
+        Content::Removed => out.push(1),
+        Content::Held(to) => {
+            out.push(2);
+            for text in [&to.kind, &to.id] {
+                put_number(&mut out, text.len() as u64);
+                out.extend(text.as_bytes());
+            }
+            out.push(u8::from(to.shared));
+        }
+    }
+    out
+}
+
+/// Puts a row under a key, with a right checksum.
+fn put_row(write: &WriteTransaction, key: &[u8], row: &Row) {
+    let frame = framed(format::RESOURCE_NUMBER, key, 5, &row_body(row));
+    write.open_table(format::RESOURCE).unwrap().insert(key, &frame[..]).unwrap();
+}
+
+/// Changes the body of an entry, with a right checksum.
+fn rewrite_entry(write: &WriteTransaction, key: [u8; 10], change: impl FnOnce(&mut Vec<u8>)) {
+    let mut journal = write.open_table(format::JOURNAL).unwrap();
+    let mut body = unframed(format::JOURNAL_NUMBER, &key, 4, journal.get(&key).unwrap().unwrap().value());
+    change(&mut body);
+    let frame = framed(format::JOURNAL_NUMBER, &key, 4, &body);
+    journal.insert(&key, &frame[..]).unwrap();
+}
+
+fn entry_key(seq: u64) -> [u8; 10] {
+    [&[0, 1][..], &seq.to_be_bytes()].concat().try_into().unwrap()
+}
+
+/// The place in the index of the scope whose newest entry is `seq`.
+fn scope_of(state: &Read, seq: u64) -> [u8; 16] {
+    *state.index.iter().find(|(_, at)| **at == entry_key(seq)).unwrap().0
+}
+
+/// Opens, and `verify` tells each of `faults`.
+#[track_caller]
+fn verify_tells(path: &Path, faults: &[&str]) {
+    let store = Store::open(path, options()).unwrap();
+    let report = store.verify().unwrap();
+    assert!(!report.is_clean());
+    for fault in faults {
+        assert!(
+            report.faults.iter().any(|told| told.contains(fault)),
+            "{fault:?} is not in {:#?}",
+            report.faults
+        );
+    }
+}
+
+#[test]
+fn an_edit_that_changes_nothing_is_told_of_nothing() {
+    let (_dir, path) = edited(|write, state| {
+        rewrite_entry(write, entry_key(5), |_| {});
+        let key = b"tshop\0note\0n-5";
+        put_row(write, key, &state.rows[&key[..]]);
+        let key = b"ushop\0name\0u-5";
+        put_row(write, key, &state.rows[&key[..]]);
+    });
+    let store = Store::open(&path, options()).unwrap();
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
+    assert_eq!(Said::of(&store), Said::default());
+}
+
+#[test]
+fn rows_that_are_too_few_or_too_many_are_told_at_the_open() {
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::INDEX).unwrap().remove(&scope_of(state, 5)).unwrap();
+    });
+    refuses(
+        &path,
+        &options(),
+        ErrorKind::Corrupt,
+        &["table index: it has 23 rows, not 24", "restore from a backup"],
+    );
+    let (_dir, path) = edited(|write, _| {
+        write.open_table(format::JOURNAL).unwrap().remove(&entry_key(5)).unwrap();
+    });
+    refuses(&path, &options(), ErrorKind::Corrupt, &["table journal: it has 23 rows, not 24"]);
+    let (_dir, path) = edited(|write, _| {
+        write.open_table(format::RESOURCE).unwrap().remove(&b"tshop\0note\0n-5"[..]).unwrap();
+    });
+    refuses(&path, &options(), ErrorKind::Corrupt, &["table resource: it has 48 rows, not 49"]);
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::JOURNAL).unwrap().remove(&entry_key(24)).unwrap();
+        state.heads[0].entries -= 1;
+    });
+    refuses(&path, &options(), ErrorKind::Corrupt, &["journal entry 24 of class 1", "the chain ends there"]);
+}
+
+#[test]
+fn rows_of_the_store_itself_that_are_missing_are_told_at_the_open() {
+    for name in ["identity", "state"] {
+        let (_dir, path) = edited(|_, _| {});
+        let database = Database::open(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(format::META).unwrap().remove(name).unwrap();
+        write.commit().unwrap();
+        drop(database);
+        refuses(
+            &path,
+            &options(),
+            ErrorKind::Corrupt,
+            &[&format!("row `{name}` of table meta: it is missing")],
+        );
+    }
+    let (_dir, path) = edited(|write, _| {
+        write.open_table(format::CLASS).unwrap().insert(&[0, 1], &b"short"[..]).unwrap();
+    });
+    refuses(&path, &options(), ErrorKind::Corrupt, &["class 1: 5 bytes are too few"]);
+    let (_dir, path) = edited(|write, _| {
+        assert!(write.delete_table(format::INDEX).unwrap());
+    });
+    refuses(&path, &options(), ErrorKind::Corrupt, &["index"]);
+}
+
+#[test]
+fn verify_names_what_was_taken_out_or_put_in() {
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::INDEX).unwrap().remove(&scope_of(state, 5)).unwrap();
+        state.counts[0] -= 1;
+    });
+    verify_tells(&path, &["journal entry 5 of class 1: the index does not know its scope"]);
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::RESOURCE).unwrap().remove(&b"tshop\0note\0n-5"[..]).unwrap();
+        state.counts[1] -= 1;
+    });
+    verify_tells(&path, &["row note/n-5: entry 6 wrote it, and it is not there"]);
+    let (_dir, path) = edited(|write, state| {
+        put_row(write, b"tshop\0note\0forged", &state.rows[&b"tshop\0note\0n-5"[..]]);
+        state.counts[1] += 1;
+    });
+    verify_tells(&path, &["row note/forged: entry 6 did not write it"]);
+}
+
+#[test]
+fn a_row_of_the_index_that_leads_elsewhere_is_told_and_never_followed() {
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::INDEX).unwrap().insert(&scope_of(state, 5), &entry_key(6)).unwrap();
+    });
+    verify_tells(&path, &["journal entry 6 of class 1: the index leads another scope to it"]);
+    let store = Store::open(&path, options()).unwrap();
+    let error = store.execute(&request(4), |_| panic!("a recorded command runs again")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::INDEX).unwrap().insert(&scope_of(state, 5), &entry_key(99)).unwrap();
+    });
+    verify_tells(&path, &["journal entry 99 of class 1: the index names it, the journal lacks it"]);
+}
+
+#[test]
+fn an_entry_missing_in_the_journal_is_told() {
+    let (_dir, path) = edited(|write, state| {
+        write.open_table(format::JOURNAL).unwrap().remove(&entry_key(5)).unwrap();
+        state.heads[0].entries -= 1;
+    });
+    verify_tells(
+        &path,
+        &[
+            "chain of class 1: it does not end where the last commit says",
+            "journal entry 5 of class 1: the index names it, the journal lacks it",
+            "row note/n-4: the journal has no entry 5",
+        ],
+    );
+}
+
+#[test]
+fn an_entry_that_says_something_else_breaks_the_chain() {
+    let (_dir, path) = edited(|write, _| {
+        rewrite_entry(write, entry_key(5), |body| {
+            let at = body.windows(8).position(|text| text == b"answer 4").unwrap();
+            body[at] = b'A';
+        });
+    });
+    verify_tells(&path, &["chain of class 1: it does not end where the last commit says"]);
+    let (_dir, path) = edited(|write, _| {
+        let mut journal = write.open_table(format::JOURNAL).unwrap();
+        let mut frame = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
+        frame[40] ^= 1;
+        journal.insert(&entry_key(5), &frame[..]).unwrap();
+    });
+    verify_tells(&path, &["journal entry 5 of class 1: its checksum is wrong"]);
+}
+
+#[test]
+fn entries_that_changed_places_are_told() {
+    let (_dir, path) = edited(|write, _| {
+        let mut journal = write.open_table(format::JOURNAL).unwrap();
+        let one = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
+        let other = journal.insert(&entry_key(6), &one[..]).unwrap().unwrap().value().to_vec();
+        journal.insert(&entry_key(5), &other[..]).unwrap();
+    });
+    verify_tells(
+        &path,
+        &["journal entry 5 of class 1: its checksum", "journal entry 6 of class 1: its checksum"],
+    );
+}
+
+#[test]
+fn a_row_that_says_something_else_is_told() {
+    let key = b"tshop\0note\0n-5";
+    let change = |change: fn(&mut Row)| {
+        edited(|write, state| {
+            let mut row = state.rows[&key[..]].clone();
+            change(&mut row);
+            put_row(write, key, &row);
+        })
+    };
+    let (_dir, path) = change(|row| row.content = Content::Value(1, b"\"forged\"".to_vec()));
+    verify_tells(&path, &["row note/n-5: entry 6 wrote something else"]);
+    let (_dir, path) = change(|row| row.content = Content::Value(0, b"\"note 5\"".to_vec()));
+    verify_tells(&path, &["row note/n-5: entry 6 wrote something else"]);
+    let (_dir, path) = change(|row| row.made.1 = 3);
+    verify_tells(&path, &["row note/n-5: entry 6 wrote something else"]);
+    let (_dir, path) = change(|row| row.version = 7);
+    verify_tells(&path, &["row note/n-5: entry 7 did not write it"]);
+    let (_dir, path) = change(|row| row.version = 1 << 40);
+    verify_tells(&path, &["row note/n-5: the journal has no entry 1099511627776"]);
+    let (_dir, path) = change(|row| row.content = Content::Removed);
+    verify_tells(&path, &["row note/n-5: entry 6 wrote something else"]);
+}
+
+#[test]
+fn a_name_that_is_held_by_another_is_told() {
+    let (_dir, path) = edited(|write, state| {
+        let key = b"ushop\0name\0u-5";
+        let mut row = state.rows[&key[..]].clone();
+        let Content::Held(holder) = &mut row.content else { panic!("it is a name") };
+        holder.id = "n-6".to_owned();
+        put_row(write, key, &row);
+    });
+    verify_tells(&path, &["row name/u-5: entry 6 wrote something else"]);
+}
+
+#[test]
+fn a_row_that_can_be_nobodys_is_told() {
+    let (_dir, path) = edited(|write, state| {
+        put_row(write, b"xyz", &state.rows[&b"tshop\0note\0n-5"[..]]);
+        state.counts[1] += 1;
+    });
+    verify_tells(&path, &["resource: a key names no row"]);
+    let (_dir, path) = edited(|write, state| {
+        put_row(write, b"tshop\0note\0n-5", &state.rows[&b"ushop\0name\0u-5"[..]]);
+    });
+    verify_tells(&path, &["row note/n-5: a uniqueness and a value stand in each other's place"]);
+}
+
+#[test]
+fn a_row_under_another_key_is_told() {
+    let (_dir, path) = edited(|write, _| {
+        let mut rows = write.open_table(format::RESOURCE).unwrap();
+        let one = rows.get(&b"tshop\0note\0n-5"[..]).unwrap().unwrap().value().to_vec();
+        rows.insert(&b"tshop\0note\0n-6"[..], &one[..]).unwrap();
+    });
+    verify_tells(&path, &["row note/n-6: its checksum is wrong"]);
+}
+
+const SMALL: &str = "ONECHO_TEST_SMALL";
+
+/// Plays both sides: started again with little memory, it opens stores whose rows claim to be huge.
+#[test]
+fn a_length_that_lies_takes_no_memory() {
+    if let Some(path) = std::env::var_os(SMALL) {
+        let store = Store::open(path, options()).unwrap();
+        let report = store.verify().unwrap();
+        assert!(!report.is_clean());
+        for number in 0..COMMANDS {
+            let _ = store.status(request(number).scope());
+        }
+        std::io::stdout().write_all(b"\nread to the end\n").unwrap();
+        return;
+    }
+    for claim in [1 << 24, 1 << 32, 1 << 40, u64::MAX] {
+        let (_dir, path) = edited(|write, _| {
+            // The list of parts in the fingerprint, behind its digest and the byte that says there is no other.
+            rewrite_entry(write, entry_key(5), |body| {
+                let name = body.windows(5).position(|text| text == b"\x04body").unwrap();
+                let claim = [&[253][..], &u64::to_le_bytes(claim)].concat();
+                body.splice(name - 1..name, claim);
+            });
+            let mut journal = write.open_table(format::JOURNAL).unwrap();
+            let mut frame = journal.get(&entry_key(6)).unwrap().unwrap().value().to_vec();
+            frame[2..6].copy_from_slice(&u32::MAX.to_be_bytes());
+            journal.insert(&entry_key(6), &frame[..]).unwrap();
+        });
+        let script = "ulimit -v 700000 && exec \"$0\" --exact --test-threads=1 --nocapture \"$1\"";
+        let run = Command::new("sh")
+            .args(["-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .arg("damaged::edited::a_length_that_lies_takes_no_memory")
+            .env(SMALL, &path)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&run.stdout);
+        let why = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success() && said.contains("read to the end"), "{claim}: {said}{why}");
+    }
+}
