@@ -1,4 +1,5 @@
 //! What the store promises, each promise in a module of its own.
+mod classes;
 mod common;
 mod effects;
 mod many;
