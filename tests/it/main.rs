@@ -5,6 +5,7 @@ mod crash;
 mod crash_mistakes;
 mod crash_model;
 mod crash_plan;
+mod disk_faults;
 mod effects;
 mod many;
 mod outcomes;
