@@ -1,5 +1,5 @@
-//! Runs commands: clock, queue, writer, reader, places, opening. Owns threads' meeting points and the life of the file;
-//! rules are the core's, bytes are `db`'s. User code never runs inside a write transaction.
+//! Runs commands: clock, queue, writer, reader, places, opening. Owns threads' meeting points and the life of
+//! the file; rules are the core's, bytes are `db`'s. User code never runs inside a write transaction.
 
 pub(crate) mod clock;
 pub(crate) mod counters;
@@ -123,6 +123,10 @@ impl Engine {
         let mut file = self.file.write();
         *file = match std::mem::replace(&mut *file, File::Closed) {
             File::Open(db) => File::Stopped { why: Stop { what, cause }, left: Some(db) },
+            // A reader may have met the failed handle before the writer came to tell why it failed.
+            File::Stopped { left, .. } if cause == Cause::Full => {
+                File::Stopped { why: Stop { what, cause }, left }
+            }
             other => other,
         };
     }
@@ -158,7 +162,11 @@ impl Engine {
             return false;
         }
         *try_at = now.saturating_add(FULL_RETRY);
-        let has_room = self.disk.reserve(self.settings.reserve_bytes).is_ok();
+        // The blocks that the reserve gave up would make it again and leave none to write with, so that each
+        // command would fail in its commit: there has to be as much room beside it.
+        let bytes = self.settings.reserve_bytes;
+        let beside = self.disk.reserve(bytes.saturating_mul(2));
+        let has_room = beside.and_then(|()| self.disk.reserve(bytes)).is_ok();
         self.room.is_full.store(!has_room, Ordering::Relaxed);
         has_room
     }

@@ -26,6 +26,18 @@ use crate::db::stored::State;
 impl Engine {
     /// Opens the store on a disk; makes one where there is none, if it may.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings, may_create: bool) -> Result<Self, Error> {
+        match Self::open_once(Arc::clone(&disk), settings.clone(), may_create) {
+            // This is what the reserve is for: a store on a full disk can be opened and read.
+            Err(unopened) if unopened.is_full && disk.release_reserve().unwrap_or(false) => {
+                let engine = Self::open_once(disk, settings, may_create)?;
+                engine.room.is_full.store(true, Ordering::Relaxed);
+                Ok(engine)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    fn open_once(disk: Arc<dyn Disk>, settings: Settings, may_create: bool) -> Result<Self, NotOpen> {
         let birth = if may_create {
             let now = settings.clock.now();
             Some(Birth { store_id: random()?, scope_mode: settings.scope_mode, now })
@@ -78,25 +90,38 @@ impl Engine {
         };
         // The failed handle must let go of the file before another can have it.
         drop(left);
-        if why.cause == Cause::Full && self.settings.reserve_bytes > 0 {
+        if why.cause == Cause::Full {
             // What cannot be given back is no worse than before; the open below will tell.
-            let _ = self.disk.release_reserve();
-            self.room.is_full.store(true, Ordering::Relaxed);
-            *self.room.try_at.lock() = Duration::ZERO;
+            self.give_up_reserve();
         }
-        match self.open_again() {
+        let opened = match self.open_again() {
+            Err(unopened) if unopened.is_full && self.give_up_reserve() => self.open_again(),
+            opened => opened,
+        };
+        match opened {
             Ok(db) => {
                 *file = File::Open(db);
                 Ok(())
             }
             Err(error) => {
                 *file = File::Stopped { why, left: None };
-                Err(error)
+                Err(error.into())
             }
         }
     }
 
-    fn open_again(&self) -> Result<Db, Error> {
+    /// Gives the reserve's room to the store, which then takes no new commands until there is room again. True if there
+    /// was a reserve.
+    fn give_up_reserve(&self) -> bool {
+        if self.settings.reserve_bytes == 0 {
+            return false;
+        }
+        self.room.is_full.store(true, Ordering::Relaxed);
+        *self.room.try_at.lock() = Duration::ZERO;
+        self.disk.release_reserve().unwrap_or(false)
+    }
+
+    fn open_again(&self) -> Result<Db, NotOpen> {
         let opened = open::open(&self.disk, how(&self.settings, true), None)
             .map_err(|fault| unopened(&*self.disk, fault))?;
         let Opened { db, mut state, checked } = opened;
@@ -136,7 +161,7 @@ fn how(settings: &Settings, after_failure: bool) -> How {
 }
 
 /// One durable commit before anything is answered: what this handle reads is then on the disk.
-fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Error> {
+fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), NotOpen> {
     state.last_time = clock.now().max(state.last_time);
     state.clock_settled = clock.settled();
     db.batch(|batch| {
@@ -150,7 +175,7 @@ fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Re
 }
 
 /// Keeps the reserve back; true when the disk has no room for it.
-fn reserve(disk: &dyn Disk, bytes: u64) -> Result<bool, Error> {
+fn reserve(disk: &dyn Disk, bytes: u64) -> Result<bool, NotOpen> {
     match disk.reserve(bytes) {
         Ok(()) => Ok(false),
         Err(fault) => match Fault::io(&fault) {
@@ -177,8 +202,35 @@ fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
+/// Why a store could not be opened, and whether room would help.
+struct NotOpen {
+    error: Error,
+    is_full: bool,
+}
+
+impl From<Error> for NotOpen {
+    fn from(error: Error) -> Self {
+        Self { error, is_full: false }
+    }
+}
+
+impl From<NotOpen> for Error {
+    fn from(unopened: NotOpen) -> Self {
+        unopened.error
+    }
+}
+
+fn unopened(disk: &dyn Disk, fault: Unopened) -> NotOpen {
+    let is_full = match &fault {
+        Unopened::Fault(Fault::Full(_)) => true,
+        Unopened::Disk(fault) => matches!(Fault::io(fault), Fault::Full(_)),
+        _ => false,
+    };
+    NotOpen { error: told(disk, fault), is_full }
+}
+
 /// What a person is told of a file that cannot be opened: its path, the cause, the next step.
-fn unopened(disk: &dyn Disk, fault: Unopened) -> Error {
+fn told(disk: &dyn Disk, fault: Unopened) -> Error {
     let name = disk.name();
     let (kind, text) = match fault {
         Unopened::Missing => (

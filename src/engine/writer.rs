@@ -195,8 +195,11 @@ fn class_of(db: &Db, page: &Page, windows: Windows) -> Option<ClassId> {
     if let Some((class, _)) = page.new_classes.iter().find(|(_, known)| **known == windows) {
         return Some(*class);
     }
-    let new = page.new_classes.keys().next_back().map_or(first_free, |last| ClassId(last.0 + 1));
-    (usize::from(new.0) <= CLASSES_MAX).then_some(new)
+    // Classes of the file stand among those of the batch once a command has used them: the number has to be free
+    // in both.
+    let after_batch = page.new_classes.keys().next_back().map_or(0, |last| last.0 + 1);
+    let new = first_free.0.max(after_batch);
+    (usize::from(new) <= CLASSES_MAX).then_some(ClassId(new))
 }
 
 fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, entry: Entry) -> Arc<Record> {

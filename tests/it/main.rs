@@ -1,8 +1,14 @@
 //! What the store promises, each promise in a module of its own.
+mod classes;
 mod clock;
 mod common;
 mod compile;
+mod crash;
+mod crash_mistakes;
+mod crash_model;
+mod crash_plan;
 mod damaged;
+mod disk_faults;
 mod effects;
 mod errors;
 mod expiry;

@@ -169,8 +169,13 @@ impl State {
     /// Gives the whole file its length and its blocks.
     pub(super) fn allocate(&mut self, file: FileId, len: u64) -> io::Result<()> {
         self.begin()?;
+        let before = self.live.file_mut(file).blocks() + self.live.file_mut(file).holes(0, len);
         self.take_blocks(file, 0, len)?;
         self.change(Change::Allocate { file, len });
+        let after = self.live.file_mut(file).blocks();
+        if let Some(free) = &mut self.blocks_free {
+            *free += before.saturating_sub(after);
+        }
         Ok(())
     }
 

@@ -1,12 +1,11 @@
-//! For tests of programs that use a store: a clock and a disk in the test's hands.
+//! A clock in the test's hands. Owns its hands; must not know who reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub use crate::db::sim_disk::{Fault, SimDisk};
-use crate::{Clock, Error, Options, Store, Timestamp};
+use crate::{Clock, Timestamp};
 
 /// A clock that moves only when told; clones are one clock.
 ///
@@ -53,16 +52,5 @@ impl Clock for ManualClock {
 
     fn monotonic(&self) -> Duration {
         self.0.lock().monotonic
-    }
-}
-
-impl SimDisk {
-    /// Opens the store on this disk; makes one if the disk is empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::open_or_create`].
-    pub fn open(&self, options: Options) -> Result<Store, Error> {
-        Store::on(self.clone(), options, true)
     }
 }
