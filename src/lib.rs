@@ -1,5 +1,8 @@
 //! onecho makes a command run once and answers every retry with the same result.
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 mod core;
 mod db;
 mod effects;
