@@ -4,3 +4,4 @@ mod cli;
 #[cfg(feature = "cli")]
 mod kill;
 mod smoke;
+mod stopped;
