@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Whether new commands may be written: not while the disk is full and its reserve is spent.
+    /// Whether new commands may be written: not while the disk is full, until its reserve is back with room to spare.
     fn has_room(&self) -> bool {
         if !self.room.is_full.load(Ordering::Relaxed) {
             return true;
@@ -136,7 +136,9 @@ impl Engine {
             return false;
         }
         *try_at = now.saturating_add(FULL_RETRY);
-        let has_room = self.disk.reserve(self.settings.reserve_bytes).is_ok();
+        // Room for twice the reserve: with no more than the reserve itself the next commit would find the disk full again.
+        let bytes = self.settings.reserve_bytes;
+        let has_room = self.disk.reserve(bytes.saturating_mul(2)).and_then(|()| self.disk.reserve(bytes)).is_ok();
         self.room.is_full.store(!has_room, Ordering::Relaxed);
         has_room
     }

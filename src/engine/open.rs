@@ -33,21 +33,14 @@ impl Engine {
         } else {
             None
         };
-        let opened =
-            open::open(&disk, how(&settings, false), birth).map_err(|fault| unopened(&*disk, fault))?;
-        check_scope_mode(&*disk, opened.db.identity().scope_mode, settings.scope_mode)?;
-        check_classes(&opened.db, &settings)?;
-        let Opened { db, mut state, checked } = opened;
-        let clock = EngineClock::new(
-            Arc::clone(&settings.clock),
-            settings.clock_jump_max,
-            settings.clock_settle,
-            state.last_time,
-            state.clock_settled,
-        );
-        state.epoch += 1;
-        begin(&*disk, &db, &mut state, &clock)?;
-        let is_full = reserve(&*disk, settings.reserve_bytes)?;
+        let (started, is_full) = match start(&disk, &settings, false, birth) {
+            // This is what the reserve is for: the open needs room, little of it, before anything can be answered.
+            Err(Unstarted::Full(_)) if disk.release_reserve().unwrap_or(false) => {
+                (start(&disk, &settings, true, birth)?, true)
+            }
+            started => (started?, reserve(&*disk, settings.reserve_bytes)?),
+        };
+        let Started { opened: Opened { db, state, checked }, clock } = started;
         Ok(Self {
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
@@ -102,7 +95,7 @@ impl Engine {
         let opened = open::open(&self.disk, how(&self.settings, true), None)
             .map_err(|fault| unopened(&*self.disk, fault))?;
         let Opened { db, mut state, checked } = opened;
-        begin(&*self.disk, &db, &mut state, &self.clock)?;
+        begin(&db, &mut state, &self.clock).map_err(|fault| unopened(&*self.disk, fault))?;
         self.index.clear();
         self.checked.store(checked, Ordering::Relaxed);
         *self.tail.lock() = state;
@@ -136,18 +129,64 @@ fn how(settings: &Settings, after_failure: bool) -> How {
     }
 }
 
+/// A file that is open, with its first commit in it.
+struct Started {
+    opened: Opened,
+    clock: EngineClock,
+}
+
+/// Why it is not.
+enum Unstarted {
+    Full(Error),
+    Other(Error),
+}
+
+impl From<Error> for Unstarted {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Unstarted> for Error {
+    fn from((Unstarted::Full(error) | Unstarted::Other(error)): Unstarted) -> Self {
+        error
+    }
+}
+
+fn start(
+    disk: &Arc<dyn Disk>,
+    settings: &Settings,
+    after_failure: bool,
+    birth: Option<Birth>,
+) -> Result<Started, Unstarted> {
+    let unstarted = |fault: Unopened| match &fault {
+        Unopened::Fault(Fault::Full(_)) => Unstarted::Full(unopened(&**disk, fault)),
+        _ => Unstarted::Other(unopened(&**disk, fault)),
+    };
+    let mut opened = open::open(disk, how(settings, after_failure), birth).map_err(unstarted)?;
+    check_scope_mode(&**disk, opened.db.identity().scope_mode, settings.scope_mode)?;
+    check_classes(&opened.db, settings)?;
+    let clock = EngineClock::new(
+        Arc::clone(&settings.clock),
+        settings.clock_jump_max,
+        settings.clock_settle,
+        opened.state.last_time,
+        opened.state.clock_settled,
+    );
+    opened.state.epoch += 1;
+    begin(&opened.db, &mut opened.state, &clock).map_err(unstarted)?;
+    Ok(Started { opened, clock })
+}
+
 /// One durable commit before anything is answered: what this handle reads is then on the disk.
-fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Error> {
+fn begin(db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Unopened> {
     state.last_time = clock.now().max(state.last_time);
     state.clock_settled = clock.settled();
     db.batch(|batch| {
         batch.put_state(state)?;
         Ok((Commit::Yes, ()))
     })
-    .map_err(|failed| {
-        let (Failed::Before(fault) | Failed::Uncertain(fault)) = failed;
-        unopened(disk, Unopened::Fault(fault))
-    })
+    .map_err(|(Failed::Before(fault) | Failed::Uncertain(fault))| Unopened::Fault(fault))
 }
 
 /// Keeps the reserve back; true when the disk has no room for it.
