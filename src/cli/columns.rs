@@ -107,10 +107,13 @@ fn header(rows: &mut Rows, args: &Ingest) -> Result<Vec<String>, Failure> {
     let name = args.input.display();
     let record = rows.next().map_err(|fault| Failure::file(&args.input, "cannot be read", &fault))?;
     let Some(Record { text, .. }) = record else {
-        return Err(Failure::usage(format!("{name} is empty: a CSV file begins with the names of its columns")));
+        return Err(Failure::usage(format!(
+            "{name} is empty: a CSV file begins with the names of its columns"
+        )));
     };
     let header = text.and_then(|text| Ok(fields(&text)?.iter().map(str::to_owned).collect::<Vec<_>>()));
-    let header = header.map_err(|why| Failure::new(Exit::Usage, format!("the header of {name} is bad: {why}")))?;
+    let header =
+        header.map_err(|why| Failure::new(Exit::Usage, format!("the header of {name} is bad: {why}")))?;
     for (place, column) in header.iter().enumerate() {
         if header[..place].contains(column) {
             return Err(Failure::usage(format!("the header of {name} has the column {column:?} twice")));
@@ -131,7 +134,9 @@ fn fields(text: &[u8]) -> Result<csv::StringRecord, String> {
     let mut record = csv::StringRecord::new();
     match reader.read_record(&mut record) {
         Ok(_) => Ok(record),
-        Err(fault) if matches!(fault.kind(), csv::ErrorKind::Utf8 { .. }) => Err("it is not UTF-8".to_owned()),
+        Err(fault) if matches!(fault.kind(), csv::ErrorKind::Utf8 { .. }) => {
+            Err("it is not UTF-8".to_owned())
+        }
         Err(fault) => Err(fault.to_string()),
     }
 }

@@ -306,7 +306,10 @@ mod tests {
     #[test]
     fn a_value_is_shown_on_one_line_and_no_number_is_rounded() {
         let shown = |bytes: &[u8]| serde_json::to_string(&Shown::from(bytes)).unwrap();
-        assert_eq!(shown(b"{\"a\":\r\n 1.000000000000000000001}"), "{\"value\":{\"a\":   1.000000000000000000001}}");
+        assert_eq!(
+            shown(b"{\"a\":\r\n 1.000000000000000000001}"),
+            "{\"value\":{\"a\":   1.000000000000000000001}}"
+        );
         assert_eq!(shown(b"two\nlines"), "{\"text\":\"two\\nlines\"}");
         assert_eq!(shown(&[0xFF]), "{\"base64\":\"/w==\"}");
     }

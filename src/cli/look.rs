@@ -33,11 +33,8 @@ pub(super) fn list(args: &List) -> Result<Exit, Failure> {
     let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     for found in kinds.scan(&store, &tenant, &args.prefix).take(limit) {
         let found = found?;
-        let goes_on = if args.json {
-            print(&json(&ResourceLine::new(&args.kind, &found)))?
-        } else {
-            print(&found.id)?
-        };
+        let goes_on =
+            if args.json { print(&json(&ResourceLine::new(&args.kind, &found)))? } else { print(&found.id)? };
         if !goes_on {
             break;
         }

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 /// The members of `names` in the object `text`, each as text.
 pub(super) fn pick(text: &str, names: &[&str]) -> Result<Vec<String>, String> {

@@ -59,7 +59,10 @@ impl Output {
 
     fn failed(&self, fault: &io::Error) -> Failure {
         let next = "the rows that are done are safe; run the same command with `--append` to go on";
-        Failure::new(Exit::InputOutput, format!("{}: cannot be written: {fault}; {next}", self.path.display()))
+        Failure::new(
+            Exit::InputOutput,
+            format!("{}: cannot be written: {fault}; {next}", self.path.display()),
+        )
     }
 }
 

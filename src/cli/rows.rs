@@ -221,7 +221,10 @@ mod tests {
     fn a_quote_that_never_ends_costs_its_own_line_only() {
         let text = "a,b\n1,\"x\n2,3\n4,5\n";
         assert_eq!(read(Format::Csv, text), [is(1, "a,b"), (2, None), is(3, "2,3"), is(4, "4,5")]);
-        assert_eq!(read(Format::Csv, "a,b\n5\" nail,1\n2,3"), [is(1, "a,b"), is(2, "5\" nail,1"), is(3, "2,3")]);
+        assert_eq!(
+            read(Format::Csv, "a,b\n5\" nail,1\n2,3"),
+            [is(1, "a,b"), is(2, "5\" nail,1"), is(3, "2,3")]
+        );
     }
 
     #[test]

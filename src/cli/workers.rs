@@ -125,9 +125,7 @@ impl<'r> Crew<'r> {
                     }
                     _ => return Some(RowLine::reply(line, row.key.as_str(), reply)),
                 },
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::CommitUncertain | ErrorKind::Unavailable) =>
-                {
+                Err(error) if matches!(error.kind(), ErrorKind::CommitUncertain | ErrorKind::Unavailable) => {
                     self.reopen(reopens, error);
                 }
                 Err(error) => return Some(RowLine::error(line, row.key.as_str(), error.to_string())),

@@ -138,7 +138,8 @@ impl Engine {
         *try_at = now.saturating_add(FULL_RETRY);
         // Room for twice the reserve: with no more than the reserve itself the next commit would find the disk full again.
         let bytes = self.settings.reserve_bytes;
-        let has_room = self.disk.reserve(bytes.saturating_mul(2)).and_then(|()| self.disk.reserve(bytes)).is_ok();
+        let has_room =
+            self.disk.reserve(bytes.saturating_mul(2)).and_then(|()| self.disk.reserve(bytes)).is_ok();
         self.room.is_full.store(!has_room, Ordering::Relaxed);
         has_room
     }

@@ -104,11 +104,8 @@ impl Place {
 
         let store = Store::open(&self.db, Options::new()).unwrap();
         assert_eq!((store.stats().executed, store.stats().records, store.stats().rows), (2000, 2000, 2000));
-        let stored: BTreeMap<String, Bytes> = store
-            .scan(&SHOP, &ORDERS, "")
-            .map(|row| row.unwrap())
-            .map(|row| (row.id, row.value))
-            .collect();
+        let stored: BTreeMap<String, Bytes> =
+            store.scan(&SHOP, &ORDERS, "").map(|row| row.unwrap()).map(|row| (row.id, row.value)).collect();
         let expected: BTreeMap<String, String> = rows().into_iter().collect();
         assert_eq!(stored.len(), expected.len());
         let mut cents = (0, 0);

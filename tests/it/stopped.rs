@@ -79,7 +79,8 @@ fn a_store_on_a_full_disk_replays_refuses_and_goes_on_when_there_is_room() {
                 disk.crash()
             };
             disk.fail(Fault::NoSpace, 0);
-            let store = disk.open(options).unwrap_or_else(|error| panic!("{rows} rows, closed {closes}: {error}"));
+            let store =
+                disk.open(options).unwrap_or_else(|error| panic!("{rows} rows, closed {closes}: {error}"));
             let done = fill(&store, rows);
 
             assert!(store.stats().disk_full);
@@ -107,7 +108,10 @@ fn fill(store: &Store, mut done: u64) -> u64 {
             Ok(Reply::Refused(Refused::Capacity { .. })) => return done,
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::CommitUncertain | ErrorKind::Unavailable), "{error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::CommitUncertain | ErrorKind::Unavailable),
+                    "{error}"
+                );
                 store.reopen().unwrap();
             }
         }
