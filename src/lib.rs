@@ -68,6 +68,9 @@
 //! [`Error`] says what is wrong with the call, the file or the disk. [`Options`] and [`Policy`] hold every limit. The
 //! repository's `docs/` has the architecture, the invariants, the file format and how it is tested.
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 mod core;
 mod db;
 mod effects;

@@ -328,6 +328,9 @@ impl Disk for SimDisk {
             }
             return Err(error);
         }
+        if state.len(file)? > bytes {
+            state.set_len(file, bytes)?;
+        }
         drop(state);
         self.shared.sync(file)?;
         self.shared.state.lock().sync_directory()

@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Whether new commands may be written: not while the disk is full and its reserve is spent.
+    /// Whether new commands may be written: not while the disk is full, until its reserve is back with room to spare.
     fn has_room(&self) -> bool {
         if !self.room.is_full.load(Ordering::Relaxed) {
             return true;

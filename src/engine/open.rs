@@ -26,26 +26,30 @@ use crate::db::stored::State;
 impl Engine {
     /// Opens the store on a disk; makes one where there is none, if it may.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings, may_create: bool) -> Result<Self, Error> {
-        match Self::open_once(Arc::clone(&disk), settings.clone(), may_create) {
+        match Self::open_once(Arc::clone(&disk), settings.clone(), may_create, false) {
             // This is what the reserve is for: a store on a full disk can be opened and read.
             Err(unopened) if unopened.is_full && disk.release_reserve().unwrap_or(false) => {
-                let engine = Self::open_once(disk, settings, may_create)?;
-                engine.room.is_full.store(true, Ordering::Relaxed);
-                Ok(engine)
+                Ok(Self::open_once(disk, settings, may_create, true)?)
             }
             opened => Ok(opened?),
         }
     }
 
-    fn open_once(disk: Arc<dyn Disk>, settings: Settings, may_create: bool) -> Result<Self, NotOpen> {
+    /// `disk_was_full`: an open has just failed for want of room, so what is cached of the file may not be on the disk.
+    fn open_once(
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+        may_create: bool,
+        disk_was_full: bool,
+    ) -> Result<Self, NotOpen> {
         let birth = if may_create {
             let now = settings.clock.now();
             Some(Birth { store_id: random()?, scope_mode: settings.scope_mode, now })
         } else {
             None
         };
-        let opened =
-            open::open(&disk, how(&settings, false), birth).map_err(|fault| unopened(&*disk, fault))?;
+        let opened = open::open(&disk, how(&settings, disk_was_full), birth)
+            .map_err(|fault| unopened(&*disk, fault))?;
         check_classes(&opened.db, &settings)?;
         let Opened { db, mut state, checked } = opened;
         let clock = EngineClock::new(
@@ -56,8 +60,8 @@ impl Engine {
             state.clock_settled,
         );
         state.epoch += 1;
-        begin(&*disk, &db, &mut state, &clock)?;
-        let is_full = reserve(&*disk, settings.reserve_bytes)?;
+        begin(&db, &mut state, &clock).map_err(|fault| unopened(&*disk, fault))?;
+        let is_full = disk_was_full || reserve(&*disk, settings.reserve_bytes)?;
         Ok(Self {
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
@@ -125,7 +129,7 @@ impl Engine {
         let opened = open::open(&self.disk, how(&self.settings, true), None)
             .map_err(|fault| unopened(&*self.disk, fault))?;
         let Opened { db, mut state, checked } = opened;
-        begin(&*self.disk, &db, &mut state, &self.clock)?;
+        begin(&db, &mut state, &self.clock).map_err(|fault| unopened(&*self.disk, fault))?;
         self.index.clear();
         self.checked.store(checked, Ordering::Relaxed);
         *self.tail.lock() = state;
@@ -161,17 +165,14 @@ fn how(settings: &Settings, after_failure: bool) -> How {
 }
 
 /// One durable commit before anything is answered: what this handle reads is then on the disk.
-fn begin(disk: &dyn Disk, db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), NotOpen> {
+fn begin(db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Unopened> {
     state.last_time = clock.now().max(state.last_time);
     state.clock_settled = clock.settled();
     db.batch(|batch| {
         batch.put_state(state)?;
         Ok((Commit::Yes, ()))
     })
-    .map_err(|failed| {
-        let (Failed::Before(fault) | Failed::Uncertain(fault)) = failed;
-        unopened(disk, Unopened::Fault(fault))
-    })
+    .map_err(|(Failed::Before(fault) | Failed::Uncertain(fault))| Unopened::Fault(fault))
 }
 
 /// Keeps the reserve back; true when the disk has no room for it.

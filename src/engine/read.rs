@@ -151,9 +151,11 @@ impl Engine {
 
     /// Numbers of now.
     pub fn numbers(&self) -> Numbers {
+        // The writer takes the file, then the tail: nobody may hold the tail and ask for the file.
+        let state = self.tail.lock().clone();
         Numbers {
             counts: self.counters.read(),
-            state: self.tail.lock().clone(),
+            state,
             queued: self.queue.depth(),
             remembered: self.index.len(),
             replay_bytes: self.index.bytes(),

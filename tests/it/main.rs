@@ -1,5 +1,7 @@
 //! What the store promises, each promise in a module of its own.
 mod classes;
+#[cfg(feature = "cli")]
+mod cli;
 mod clock;
 mod common;
 mod compile;
@@ -17,9 +19,12 @@ mod fixture;
 mod format;
 mod fuzzed;
 mod keys;
+#[cfg(feature = "cli")]
+mod kill;
 mod limits;
 mod many;
 mod outcomes;
 mod races;
+mod stopped;
 mod tidy;
 mod waiting;

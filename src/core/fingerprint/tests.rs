@@ -279,7 +279,7 @@ fn the_layout_is_the_documented_one() {
 
 #[test]
 fn defects_are_kept_and_refused() {
-    let long = "x".repeat(super::parts::PART_NAME_BYTES_MAX + 1);
+    let long = "x".repeat(parts::PART_NAME_BYTES_MAX + 1);
     let cases: [(&[&str], &str); 5] = [
         (&["a", "a"], "twice"),
         (&[""], "no name"),

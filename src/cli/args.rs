@@ -1,0 +1,214 @@
+//! The words of the command line. Owns their spelling and help; must not know what they do.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use super::exit::{EXIT_CODES, Exit, Failure};
+use crate::{ErrorKind, Options, ScopeMode, Store};
+
+/// Runs each row of a file as one command, exactly once, and looks at what is stored.
+#[derive(Debug, Parser)]
+#[command(name = "onecho", version, after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    #[command(after_help = EXIT_CODES)]
+    Ingest(Ingest),
+    #[command(after_help = EXIT_CODES)]
+    Get(Get),
+    #[command(after_help = EXIT_CODES)]
+    Status(Status),
+    #[command(after_help = EXIT_CODES)]
+    List(List),
+    #[command(after_help = EXIT_CODES)]
+    Stats(Stats),
+    #[command(after_help = EXIT_CODES)]
+    Verify(Verify),
+}
+
+/// Where the store is.
+#[derive(Debug, ClapArgs)]
+pub(super) struct At {
+    /// The store's file
+    #[arg(long, value_name = "FILE")]
+    pub db: PathBuf,
+    /// What makes two commands the same; fixed when the file is made
+    #[arg(long, value_enum, default_value = "per-operation")]
+    pub scope_mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Mode {
+    /// Tenant, operation and key
+    PerOperation,
+    /// Tenant and key
+    PerTenant,
+}
+
+impl At {
+    pub fn options(&self) -> Options {
+        Options::new().owner("onecho-cli").scope_mode(match self.scope_mode {
+            Mode::PerOperation => ScopeMode::PerOperation,
+            Mode::PerTenant => ScopeMode::PerTenant,
+        })
+    }
+
+    /// Opens a store that exists.
+    pub fn open(&self) -> Result<Store, Failure> {
+        Store::open(&self.db, self.options()).map_err(|error| match error.kind() {
+            ErrorKind::Missing => {
+                let text = format!(
+                    "{} does not exist; check the path and the mount (only `ingest` makes a new store)",
+                    self.db.display()
+                );
+                Failure::new(Exit::NotOpened, text)
+            }
+            _ => error.into(),
+        })
+    }
+}
+
+/// Run each row of a CSV or JSON Lines file as one command that makes one resource
+///
+/// Rows that have run before are replayed, so the same command line goes on where a killed or stopped run ended. Only this
+/// subcommand makes a store that is not there.
+#[derive(Debug, ClapArgs)]
+#[group(id = "keys", required = true, multiple = false, args = ["key", "key_line"])]
+pub(super) struct Ingest {
+    #[command(flatten)]
+    pub at: At,
+    /// Whose rows they are
+    #[arg(long)]
+    pub tenant: String,
+    /// Which kind of command each row is
+    #[arg(long)]
+    pub operation: String,
+    /// The column (CSV) or member (JSON Lines) that is the row's key
+    #[arg(long, value_name = "COLUMN")]
+    pub key: Option<String>,
+    /// Key a row by its line: `line-<number>`, counted from 1, the header included
+    #[arg(long)]
+    pub key_line: bool,
+    /// The kind of resource a row becomes
+    #[arg(long, default_value = "row")]
+    pub kind: String,
+    /// The column or member that is the resource's id; default: the key
+    #[arg(long, value_name = "COLUMN")]
+    pub id: Option<String>,
+    /// Rows under way at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: u16,
+    /// Write one JSON line a row, each after its row is durable
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub output: Option<PathBuf>,
+    /// Go on at the end of an output that has lines already
+    #[arg(long, requires = "output")]
+    pub append: bool,
+    /// The input's format; default: by its ending (.csv; .jsonl, .ndjson)
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The summary as JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// The file of rows; `-` is standard input
+    pub input: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Comma-separated, quoted after RFC 4180, the first record names the columns
+    Csv,
+    /// One JSON value a line
+    Jsonl,
+}
+
+/// Show one resource
+#[derive(Debug, ClapArgs)]
+pub(super) struct Get {
+    #[command(flatten)]
+    pub at: At,
+    /// Whose resource it is
+    #[arg(long)]
+    pub tenant: String,
+    /// Its kind
+    #[arg(long)]
+    pub kind: String,
+    /// Its id
+    #[arg(long)]
+    pub id: String,
+    /// The kind is shared by all tenants
+    #[arg(long)]
+    pub shared: bool,
+    /// As one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what became of one command
+#[derive(Debug, ClapArgs)]
+pub(super) struct Status {
+    #[command(flatten)]
+    pub at: At,
+    /// Whose command it is
+    #[arg(long)]
+    pub tenant: String,
+    /// Which kind of command it is
+    #[arg(long)]
+    pub operation: String,
+    /// Its key
+    #[arg(long)]
+    pub key: String,
+    /// As one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List resources of one kind, in ascending order of their ids
+#[derive(Debug, ClapArgs)]
+pub(super) struct List {
+    #[command(flatten)]
+    pub at: At,
+    /// Whose resources they are
+    #[arg(long)]
+    pub tenant: String,
+    /// Their kind
+    #[arg(long)]
+    pub kind: String,
+    /// Only ids that begin with this
+    #[arg(long, default_value = "")]
+    pub prefix: String,
+    /// At most so many
+    #[arg(long)]
+    pub limit: Option<u64>,
+    /// The kind is shared by all tenants
+    #[arg(long)]
+    pub shared: bool,
+    /// As JSON Lines, with values
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what the store holds
+#[derive(Debug, ClapArgs)]
+pub(super) struct Stats {
+    #[command(flatten)]
+    pub at: At,
+    /// As one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Read the whole file and tell what does not agree
+#[derive(Debug, ClapArgs)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    pub at: At,
+    /// As one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

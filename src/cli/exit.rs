@@ -1,0 +1,86 @@
+//! How a run ends. Owns the exit codes and the one line that a person is told.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::{Error, ErrorKind};
+
+/// The exit codes; `--help` and `docs/cli.md` list them in these words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Well = 0,
+    /// The run came to its end, and something in it was not as asked.
+    Partly = 1,
+    Usage = 2,
+    NotOpened = 3,
+    Stopped = 4,
+    InputOutput = 5,
+}
+
+/// What `--help` says of them.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  all well: every row executed or replayed; found; clean
+  1  done, but: rows were bad, mismatched, duplicate, expired or refused; not found; not clean
+  2  the arguments or the input's header are wrong; nothing was done
+  3  the store could not be opened or read; it was left as it is
+  4  the store stopped on the way (disk full, disk failed): run the same command again to go on
+  5  input or output failed on the way: run the same command again (with --append) to go on";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a run ended early, and with which code.
+#[derive(Debug)]
+pub(super) struct Failure {
+    exit: Exit,
+    text: String,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+
+    pub fn usage(text: impl fmt::Display) -> Self {
+        Self::new(Exit::Usage, text.to_string())
+    }
+
+    /// A file beside the store that cannot be read or written.
+    pub fn file(path: &Path, what: &str, fault: &io::Error) -> Self {
+        Self::new(Exit::InputOutput, format!("{}: {what}: {fault}", path.display()))
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Tells it, in one line, and gives the exit code.
+    pub fn tell(self) -> Exit {
+        say(&format!("error: {}", one_line(&self.text)));
+        self.exit
+    }
+}
+
+/// A store that was not opened, or could not be read.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let next = if error.kind() == ErrorKind::ScopeMode { " (`--scope-mode`)" } else { "" };
+        Self::new(Exit::NotOpened, format!("{error}{next}"))
+    }
+}
+
+/// Names and paths come from outside and may hold line ends.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// One line on standard error, if anybody listens.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

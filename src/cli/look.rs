@@ -1,0 +1,147 @@
+//! Looks at a store: one resource, one command, a list, numbers. Owns the words; every look opens what exists and makes
+//! nothing.
+
+use super::args::{Get, List, Stats, Status};
+use super::exit::{Exit, Failure, say};
+use super::line::{ResourceLine, StatusLine};
+use super::output::{json, print, print_bytes};
+use crate::{Bytes, Error, ErrorKind, Key, Kind, Operation, Resource, Scope, Store, Tenant};
+
+pub(super) fn get(args: &Get) -> Result<Exit, Failure> {
+    let tenant = Tenant::parse(&args.tenant).map_err(Failure::usage)?;
+    let kinds = Kinds::parse(&args.kind, args.shared)?;
+    if args.id.is_empty() {
+        return Err(Failure::usage("id is empty"));
+    }
+    let store = args.at.open()?;
+    let Some(found) = kinds.get(&store, &tenant, &args.id)? else {
+        say(&format!("there is no {}/{} of tenant {}", args.kind, args.id, args.tenant));
+        return Ok(Exit::Partly);
+    };
+    if args.json {
+        print(&json(&ResourceLine::new(&args.kind, &found)))?;
+    } else {
+        print_bytes(&found.value)?;
+    }
+    Ok(Exit::Well)
+}
+
+pub(super) fn list(args: &List) -> Result<Exit, Failure> {
+    let tenant = Tenant::parse(&args.tenant).map_err(Failure::usage)?;
+    let kinds = Kinds::parse(&args.kind, args.shared)?;
+    let store = args.at.open()?;
+    let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    for found in kinds.scan(&store, &tenant, &args.prefix).take(limit) {
+        let found = found?;
+        let goes_on =
+            if args.json { print(&json(&ResourceLine::new(&args.kind, &found)))? } else { print(&found.id)? };
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(Exit::Well)
+}
+
+pub(super) fn status(args: &Status) -> Result<Exit, Failure> {
+    let scope = Scope {
+        tenant: Tenant::parse(&args.tenant).map_err(Failure::usage)?,
+        operation: Operation::parse(&args.operation).map_err(Failure::usage)?,
+        key: Key::parse(&args.key).map_err(Failure::usage)?,
+    };
+    let store = args.at.open()?;
+    let status = StatusLine::from(store.status(&scope)?);
+    if args.json {
+        print(&json(&status))?;
+    } else {
+        print_fields(&status)?;
+    }
+    Ok(if status.state == "absent" { Exit::Partly } else { Exit::Well })
+}
+
+pub(super) fn stats(args: &Stats) -> Result<Exit, Failure> {
+    let store = args.at.open()?;
+    let stats = store.stats();
+    if args.json {
+        print(&json(&stats))?;
+        return Ok(Exit::Well);
+    }
+    // Counters since the open are those of this look; a person wants what the file holds.
+    print(&format!("executed     {}", stats.executed))?;
+    print(&format!("records      {}", stats.records))?;
+    print(&format!("rows         {}", stats.rows))?;
+    print(&format!("last seq     {}", stats.last_seq))?;
+    print(&format!("opened       {} times", stats.epoch))?;
+    print(&format!("file bytes   {}", stats.file_bytes))?;
+    print(&format!("checked      {}", if stats.checked { "whole" } else { "not yet" }))?;
+    print(&format!("disk         {}", if stats.disk_full { "full" } else { "has room" }))?;
+    Ok(Exit::Well)
+}
+
+/// The members of an object as lines of name and value.
+fn print_fields(of: &StatusLine) -> Result<(), Failure> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(of) else {
+        return Ok(());
+    };
+    for (name, value) in fields {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if !print(&format!("{name:<16} {value}"))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One kind under each codec that values can be shown from. A row says which one it has, and is read by that alone.
+struct Kinds {
+    raw: Kind<Bytes>,
+    json: Kind<Box<serde_json::value::RawValue>>,
+    counter: Kind<i64>,
+}
+
+impl Kinds {
+    fn parse(name: &str, shared: bool) -> Result<Self, Failure> {
+        let raw = Kind::parse(name).map_err(Failure::usage)?;
+        // Typed kinds are constants of a program; this program looks at one kind, once, and ends.
+        let name: &'static str = String::leak(name.to_owned());
+        let kinds = Self { raw, json: Kind::json(name), counter: Kind::counter(name) };
+        Ok(if shared {
+            Self { raw: kinds.raw.shared(), json: kinds.json.shared(), counter: kinds.counter.shared() }
+        } else {
+            kinds
+        })
+    }
+
+    fn get(&self, store: &Store, tenant: &Tenant, id: &str) -> Result<Option<Resource<Bytes>>, Error> {
+        match store.get(tenant, &self.raw, id) {
+            Err(error) if error.kind() == ErrorKind::Invalid => {}
+            found => return found,
+        }
+        match store.get(tenant, &self.json, id) {
+            Err(error) if error.kind() == ErrorKind::Invalid => {}
+            found => return Ok(found?.map(|row| bytes_of(row, |value| value.get().to_owned()))),
+        }
+        Ok(store.get(tenant, &self.counter, id)?.map(|row| bytes_of(row, i64::to_string)))
+    }
+
+    /// The rows of a kind, whose codec its first row tells: a program writes one kind with one codec.
+    fn scan(&self, store: &Store, tenant: &Tenant, prefix: &str) -> Box<dyn Iterator<Item = Found>> {
+        let is_other = |error: Option<&Error>| error.is_some_and(|error| error.kind() == ErrorKind::Invalid);
+        let raw = store.scan(tenant, &self.raw, prefix);
+        if !is_other(store.scan(tenant, &self.raw, prefix).next().and_then(Result::err).as_ref()) {
+            return Box::new(raw);
+        }
+        let json = store.scan(tenant, &self.json, prefix);
+        if !is_other(store.scan(tenant, &self.json, prefix).next().and_then(Result::err).as_ref()) {
+            return Box::new(json.map(|row| Ok(bytes_of(row?, |value| value.get().to_owned()))));
+        }
+        let counters = store.scan(tenant, &self.counter, prefix);
+        Box::new(counters.map(|row| Ok(bytes_of(row?, i64::to_string))))
+    }
+}
+
+type Found = Result<Resource<Bytes>, Error>;
+
+fn bytes_of<T>(row: Resource<T>, text: impl Fn(&T) -> String) -> Resource<Bytes> {
+    let value = Bytes::from(text(&row.value));
+    Resource { id: row.id, value, version: row.version, event_time: row.event_time }
+}

@@ -1,0 +1,341 @@
+//! What the command line promises: its exit codes, what it tells, and that nothing it refuses changes anything.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use onecho::{Key, Kind, Operation, Options, Outcome, Request, Store, Tenant};
+use serde_json::{Value, json};
+
+/// A directory with one store in it, and the real binary.
+struct Shop(tempfile::TempDir);
+
+impl Shop {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn command(&self, word: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onecho"));
+        command.arg(word).arg("--db").arg(self.path("s.onecho")).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        let mut words = words.split(' ');
+        let mut command = self.command(words.next().unwrap());
+        Ran(command.args(words).output().unwrap())
+    }
+
+    fn ingest_command(&self, words: &str, input: &Path) -> Command {
+        let mut command = self.command("ingest");
+        command.args("--tenant t --operation import --kind order --json".split(' '));
+        command.args(words.split(' ')).arg(input);
+        command
+    }
+
+    fn ingest(&self, words: &str, input: &Path) -> Ran {
+        Ran(self.ingest_command(words, input).output().unwrap())
+    }
+}
+
+struct Ran(Output);
+
+impl Ran {
+    /// Checks the exit code, and that nobody was shown the inside of the program.
+    #[track_caller]
+    fn ends(self, code: i32) -> Self {
+        let said = self.said();
+        assert_eq!(self.0.status.code(), Some(code), "{said}");
+        for inside in ["panicked", "RUST_BACKTRACE", "ErrorKind", "Err("] {
+            assert!(!said.contains(inside), "{said}");
+        }
+        self
+    }
+
+    /// Checks that the last thing said is one line of error that names all of this.
+    #[track_caller]
+    fn says(self, words: &[&str]) -> Self {
+        let said = self.said();
+        let last = said.lines().last().unwrap_or_default();
+        assert!(last.starts_with("error: "), "{said}");
+        for word in words {
+            assert!(last.contains(word), "{word:?} is not in {last:?}");
+        }
+        self
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text()).unwrap()
+    }
+
+    /// Counts of the summary, those that are not 0.
+    fn counts(&self) -> Value {
+        let mut summary = self.json();
+        let counts = summary.as_object_mut().unwrap();
+        counts.remove("seconds");
+        counts.remove("rows_per_second");
+        counts.retain(|_, count| *count != 0);
+        summary
+    }
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_second_run_replays_every_row_and_tells_the_same_outcome() {
+    let shop = Shop::new();
+    let input = shop.file("in.csv", "id,note\na,one\nb,\"two\r\nlines, \"\"quoted\"\"\"\nc,\n");
+    let (first, second) = (shop.path("first.jsonl"), shop.path("second.jsonl"));
+    let run = |output: &Path| shop.ingest(&format!("--key id --output {}", output.display()), &input).ends(0);
+    assert_eq!(run(&first).counts(), json!({"rows": 3, "executed": 3}));
+    assert_eq!(run(&second).counts(), json!({"rows": 3, "replayed": 3}));
+
+    let sorted = |path: &Path| {
+        let mut lines = lines(path);
+        lines.sort_by_key(|line| line["line"].as_u64());
+        lines
+    };
+    let (mut first, mut second) = (sorted(&first), sorted(&second));
+    assert_eq!(first.iter().map(|line| line["line"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 3, 5]);
+    for (first, second) in first.iter_mut().zip(&mut second) {
+        assert_eq!((first["result"].take(), second["result"].take()), (json!("executed"), json!("replayed")));
+        assert_eq!(first, second);
+        assert_eq!(first["resource"], json!({"kind": "order", "id": first["key"]}));
+    }
+    let got = shop.run("get --tenant t --kind order --id b").ends(0);
+    assert_eq!(got.text(), "{\"id\":\"b\",\"note\":\"two\\r\\nlines, \\\"quoted\\\"\"}\n");
+}
+
+#[test]
+fn another_row_under_a_key_is_a_mismatch_and_changes_nothing() {
+    let shop = Shop::new();
+    shop.ingest("--key id", &shop.file("in.csv", "id,cents\na,1\nb,2\n")).ends(0);
+    let before = shop.run("list --tenant t --kind order --json").ends(0).text();
+    let output = shop.path("out.jsonl");
+    let changed = shop.file("changed.csv", "id,cents\na,1\nb,3\nc,4\n");
+    let ran = shop.ingest(&format!("--key id --jobs 1 --output {}", output.display()), &changed).ends(1);
+    assert_eq!(ran.counts(), json!({"rows": 3, "replayed": 1, "mismatched": 1, "executed": 1}));
+    assert!(ran.said().contains("line 3: its key belongs to another row"), "{}", ran.said());
+    assert_eq!(lines(&output)[1], json!({"line": 3, "key": "b", "result": "mismatch", "parts": ["row"]}));
+    let after = shop.run("list --tenant t --kind order --json").ends(0).text();
+    assert!(after.starts_with(&before) && after.lines().count() == 3, "{after}");
+}
+
+#[test]
+fn a_bad_row_is_told_with_its_line_and_the_rest_goes_on() {
+    let shop = Shop::new();
+    let long = "k".repeat(256);
+    let csv = format!("id,note\na,1\n\nb\nc,2,3\n,4\n{long},5\n\"d,6\ne,7\n");
+    let output = shop.path("out.jsonl");
+    let words = format!("--key id --jobs 1 --output {}", output.display());
+    let ran = shop.ingest(&words, &shop.file("in.csv", csv)).ends(1);
+    assert_eq!(ran.counts(), json!({"rows": 7, "executed": 2, "bad": 5}));
+    let bad: Vec<Value> = lines(&output).into_iter().filter(|line| line["result"] == "bad").collect();
+    assert_eq!(bad.iter().map(|line| line["line"].as_u64().unwrap()).collect::<Vec<_>>(), [4, 5, 6, 7, 8]);
+    for line in &bad {
+        let told = format!("line {} is bad: {}", line["line"], line["error"].as_str().unwrap());
+        assert!(ran.said().contains(&told), "{told}");
+    }
+    assert_eq!(shop.run("list --tenant t --kind order").ends(0).text(), "a\ne\n");
+
+    let jsonl = "{\"id\":\"x\",\"n\":1.10}\n{\"id\":\n[1]\n{\"n\":1}\n{\"id\":1.5}\n{\"id\":\"y\",\"id\":\"z\"}\n\n{\"id\":7}";
+    let ran = shop.ingest("--key id", &shop.file("in.jsonl", jsonl)).ends(1);
+    assert_eq!(ran.counts(), json!({"rows": 7, "executed": 2, "bad": 5}));
+    assert_eq!(shop.run("get --tenant t --kind order --id x").ends(0).text(), "{\"id\":\"x\",\"n\":1.10}\n");
+    assert_eq!(shop.run("get --tenant t --kind order --id 7").ends(0).text(), "{\"id\":7}\n");
+}
+
+#[test]
+fn rows_come_from_standard_input_too() {
+    let shop = Shop::new();
+    let mut command = shop.ingest_command("--key-line --format jsonl --jobs 3", Path::new("-"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"a\":1}\r\n\r\n\"text\"\n").unwrap();
+    let ran = Ran(child.wait_with_output().unwrap()).ends(0);
+    assert_eq!(ran.counts(), json!({"rows": 2, "executed": 2}));
+    assert_eq!(shop.run("list --tenant t --kind order").ends(0).text(), "line-1\nline-3\n");
+    shop.ingest("--key-line", Path::new("-")).ends(2).says(&["--format"]);
+}
+
+#[test]
+fn a_resource_that_is_there_stops_its_row_and_leaves_the_key_free() {
+    let shop = Shop::new();
+    let output = shop.path("out.jsonl");
+    let words = format!("--key-line --id id --jobs 1 --output {}", output.display());
+    let ran = shop.ingest(&words, &shop.file("in.csv", "id,n\na,1\na,2\n")).ends(1);
+    assert_eq!(ran.counts(), json!({"rows": 2, "executed": 1, "duplicate": 1}));
+    let told = json!({"line": 3, "key": "line-3", "result": "duplicate", "resource": {"kind": "order", "id": "a"},
+        "made_by": "line-2"});
+    assert_eq!(lines(&output)[1], told);
+    let status = shop.run("status --tenant t --operation import --key line-3 --json").ends(1);
+    assert_eq!(status.json(), json!({"state": "absent"}));
+}
+
+#[test]
+fn what_is_wrong_before_the_first_row_makes_no_store() {
+    let shop = Shop::new();
+    let input = shop.file("in.csv", "id,n\na,1\n");
+    shop.ingest("--key nope", &input).ends(2).says(&["in.csv", "nope", "id, n"]);
+    shop.ingest("--key id --id nope", &input).ends(2).says(&["nope"]);
+    shop.ingest("--key id", &shop.file("twice.csv", "id,id\n")).ends(2).says(&["twice.csv", "twice"]);
+    shop.ingest("--key id", &shop.file("empty.csv", "")).ends(2).says(&["empty.csv"]);
+    shop.ingest("--key id", &shop.path("absent.csv")).ends(2).says(&["absent.csv"]);
+    shop.ingest("--key id", &shop.file("rows.txt", "id\n")).ends(2).says(&["rows.txt", "--format"]);
+    shop.ingest("--key id --format csv", shop.0.path()).ends(2).says(&["directory"]);
+    shop.ingest("--key id --key-line", &input).ends(2);
+    shop.ingest("--jobs 4", &input).ends(2);
+    shop.ingest("--key id --jobs 0", &input).ends(2);
+    let taken = shop.file("notes.txt", "mine");
+    let words = format!("--key id --output {}", taken.display());
+    shop.ingest(&words, &input).ends(2).says(&["notes.txt", "--append"]);
+    shop.ingest(&format!("{words} --append"), &input).ends(2).says(&["notes.txt"]);
+    assert_eq!(fs::read(&taken).unwrap(), b"mine");
+    assert!(!shop.path("s.onecho").exists());
+    shop.ingest("--key id", &shop.file("header.csv", "id,n\n")).ends(0);
+}
+
+#[test]
+fn an_output_is_gone_on_with_behind_its_last_whole_line() {
+    let shop = Shop::new();
+    let input = shop.file("in.csv", "id,n\na,1\nb,2\n");
+    let output = shop.path("out.jsonl");
+    let words = format!("--key id --jobs 1 --append --output {}", output.display());
+    shop.ingest(&words, &input).ends(0);
+    let whole = fs::read_to_string(&output).unwrap();
+    for cut in [1, 3, 20, whole.lines().last().unwrap().len()] {
+        fs::write(&output, &whole[..whole.len() - cut]).unwrap();
+        shop.ingest(&words, &input).ends(0);
+        let results: Vec<Value> = lines(&output).iter().map(|line| line["result"].clone()).collect();
+        assert_eq!(results, ["executed", "replayed", "replayed"], "{cut} bytes cut");
+    }
+}
+
+#[test]
+fn looking_makes_no_store_and_changes_no_other_file() {
+    let looks = [
+        "get --tenant t --kind order --id a",
+        "status --tenant t --operation import --key a",
+        "list --tenant t --kind order",
+        "stats",
+        "verify",
+    ];
+    for look in looks {
+        let shop = Shop::new();
+        shop.run(look).ends(3).says(&["s.onecho", "does not exist", "ingest"]);
+        assert!(!shop.path("s.onecho").exists());
+        for foreign in ["", "a,b\n1,2\n", &"x".repeat(10_000)] {
+            shop.file("s.onecho", foreign);
+            shop.run(look).ends(3).says(&["s.onecho"]);
+            let input = shop.file("in.csv", "id\na\n");
+            shop.ingest("--key id", &input).ends(3).says(&["s.onecho"]);
+            assert_eq!(fs::read(shop.path("s.onecho")).unwrap(), foreign.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_open_elsewhere_is_refused_with_its_process() {
+    let shop = Shop::new();
+    let store = Store::open_or_create(shop.path("s.onecho"), Options::new()).unwrap();
+    let process = std::process::id().to_string();
+    let who = if cfg!(target_os = "linux") { process.as_str() } else { "open" };
+    for look in ["stats", "verify", "list --tenant t --kind order"] {
+        shop.run(look).ends(3).says(&["s.onecho", who]);
+    }
+    store.close().unwrap();
+    shop.run("stats").ends(0);
+    shop.run("stats --scope-mode per-tenant").ends(3).says(&["--scope-mode"]);
+}
+
+#[test]
+fn values_of_a_service_are_shown_under_each_codec() {
+    const TENANT: Tenant = Tenant::new("t");
+    let shop = Shop::new();
+    let store = Store::open_or_create(shop.path("s.onecho"), Options::new()).unwrap();
+    let request = Request::new(&TENANT, &Operation::new("op"), &Key::parse("k").unwrap()).bytes("body", "x");
+    let reply = store.execute(&request, |fx| {
+        fx.create(&Kind::json("json"), "a", &json!({"n": 1}))?;
+        fx.create(&Kind::raw("bytes"), "a", &vec![0xFF].into())?;
+        fx.create(&Kind::raw("bytes"), "b", &"not json".into())?;
+        fx.add(&Kind::counter("count").shared(), "a", 7, 0)?;
+        Ok(Outcome::failed(409).with_effects().body("sorry").meta("a", "b"))
+    });
+    assert!(reply.unwrap().into_finished().is_ok());
+    store.close().unwrap();
+
+    let list = |words: &str| {
+        let ran = shop.run(&format!("list --tenant t --json --kind {words}")).ends(0);
+        ran.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    assert_eq!(list("json"), [json!({"kind": "json", "id": "a", "version": 1, "value": {"n": 1}})]);
+    assert_eq!(list("count --shared")[0]["value"], 7);
+    assert_eq!(list("count"), Vec::<Value>::new());
+    let bytes = list("bytes");
+    assert_eq!((&bytes[0]["base64"], &bytes[1]["text"]), (&json!("/w=="), &json!("not json")));
+    assert_eq!(list("bytes --prefix b").len(), 1);
+    assert_eq!(list("bytes --limit 1").len(), 1);
+    shop.run("get --tenant other --kind json --id a").ends(1);
+
+    let status = shop.run("status --tenant t --operation op --key k --json").ends(0).json();
+    assert_eq!(
+        (&status["state"], &status["code"], &status["failed"]),
+        (&json!("finished"), &json!(409), &json!(true))
+    );
+    assert_eq!(status["body"], json!({"text": "sorry"}));
+    let verified = shop.run("verify --json").ends(0).json();
+    assert_eq!(
+        verified,
+        json!({"clean": true, "entries": 1, "records": 1, "rows": 4, "duplicate_effects": 0,
+        "faults": []})
+    );
+    assert_eq!(shop.run("stats --json").ends(0).json()["records"], 1);
+    assert_eq!(shop.run("verify").ends(0).text(), "clean: 1 entries, 1 records, 4 rows\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let shop = Shop::new();
+    let rows: String = (0..3000).map(|n| format!("{n},{}\n", "x".repeat(50))).collect();
+    shop.ingest("--key id", &shop.file("in.csv", format!("id,n\n{rows}"))).ends(0);
+    let mut command = shop.command("list");
+    command.args("--tenant t --kind order --json".split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    Ran(child.wait_with_output().unwrap()).ends(0);
+}
+
+#[test]
+fn the_exit_codes_are_in_the_help_and_in_the_docs() {
+    let shop = Shop::new();
+    let help = Command::new(env!("CARGO_BIN_EXE_onecho")).arg("--help").output().unwrap();
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md")).unwrap();
+    let help = Ran(help).ends(0).text();
+    for code in 0..=5 {
+        assert!(help.contains(&format!("\n  {code}  ")), "{help}");
+        assert!(docs.contains(&format!("\n| {code} | ")), "exit code {code} is not in docs/cli.md");
+    }
+    shop.run("nonsense").ends(2);
+}
