@@ -128,7 +128,8 @@ impl Tally {
             ("failed", self.errors),
         ];
         let others = others.iter().filter(|(_, count)| *count > 0);
-        let others: String = others.map(|(name, count)| format!(", {count} {name}")).collect();
+        let others: Vec<String> = others.map(|(name, count)| format!(", {count} {name}")).collect();
+        let others = others.concat();
         format!(
             "{} rows in {:.1} s, {:.0} a second: {} executed, {} replayed, {} mismatched, {} refused, {} bad{others}",
             self.rows,

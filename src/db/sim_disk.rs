@@ -13,6 +13,8 @@
 //! If a growth is lost, a kept write past the old end is lost too or extends the file with zeros. What was
 //! synced never changes.
 
+#![expect(clippy::cast_possible_truncation, reason = "an image in memory is far smaller than any usize")]
+
 mod backend;
 pub(crate) mod crash;
 pub(crate) mod model;
@@ -114,6 +116,7 @@ impl SimDisk {
 
     /// What a power cut leaves now: one of the legal states, chosen by the seed and the crashes before.
     /// Whoever still has the old disk open is cut off, every operation there fails from now on.
+    #[must_use]
     pub fn crash(&self) -> SimDisk {
         let mut state = self.shared.state.lock();
         let pending = state.model.pending_len();
@@ -164,10 +167,10 @@ impl SimDisk {
     }
 
     /// Notes in the log that something outside was told: what was acknowledged before it must survive.
-    pub(crate) fn mark(&self, mark: u64) {
+    pub(crate) fn mark(&self) {
         let mut state = self.shared.state.lock();
         if !state.cut {
-            state.note(Logged::Mark(mark));
+            state.note(Logged::Mark);
         }
     }
 

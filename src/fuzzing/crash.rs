@@ -46,7 +46,7 @@ pub fn crash(bytes: &[u8]) {
         if !pay(&store, number, len) {
             break;
         }
-        disk.mark(u64::from(number));
+        disk.mark();
     }
     disk.heal();
     let log = disk.recorded();

@@ -85,7 +85,7 @@ impl<A> Acknowledged<A> {
     /// Notes something that was told outside, now: each crash after this has to honour it.
     pub fn push(&mut self, seen: A) {
         self.seen.push(seen);
-        self.disk.mark(self.seen.len() as u64);
+        self.disk.mark();
     }
 
     /// The disk below the store, for a `work` that closes the store and opens it again, or that makes the

@@ -72,7 +72,7 @@ pub(crate) enum Logged {
     /// All changes of names so far are durable.
     DirectorySynced,
     /// Something outside was told, for example a caller that its command is done.
-    Mark(u64),
+    Mark,
 }
 
 /// How a sync ended, whatever it said.
@@ -213,7 +213,7 @@ impl Model {
                 }
             }
             Logged::DirectorySynced => self.retire(|_, of| of.is_none(), true),
-            Logged::Mark(_) => {}
+            Logged::Mark => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! The simulated disk's own randomness: a named algorithm, so that a seed means the same states for ever.
 
-/// SplitMix64: every seed is good, every draw is one multiplication away from the next.
+/// `SplitMix64`: every seed is good, every draw is one multiplication away from the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

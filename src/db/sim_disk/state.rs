@@ -122,7 +122,7 @@ impl State {
 
     pub(super) fn len(&self, file: FileId) -> io::Result<u64> {
         self.powered()?;
-        Ok(self.live.files.get(file).map_or(0, |pages| pages.len()))
+        Ok(self.live.files.get(file).map_or(0, super::pages::Pages::len))
     }
 
     pub(super) fn read(&mut self, file: FileId, offset: u64, out: &mut [u8]) -> io::Result<()> {

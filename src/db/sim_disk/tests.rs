@@ -82,7 +82,7 @@ fn run(disk: &SimDisk, commits: u64) -> Result<(), String> {
     let first = rows(&database)?;
     for row in first..first + commits {
         commit(&database, row)?;
-        disk.mark(row);
+        disk.mark();
     }
     database.close().map_err(|error| error.to_string())
 }
@@ -146,10 +146,10 @@ fn a_crash_in_the_recovery_from_a_crash_loses_nothing() {
         assert!(present >= acknowledged);
         // Whoever has read a row has been told: it may not go away again.
         for _ in 0..present {
-            inner.mark(0);
+            inner.mark();
         }
         commit(&database, present).unwrap();
-        inner.mark(0);
+        inner.mark();
         drop(database);
         let inner_log = inner.recorded();
         for again in inner_log.crash_states(30) {
@@ -195,8 +195,8 @@ fn a_lying_sync_is_caught() {
     disk.fail(Fault::LyingSync, 0);
     disk.fail(Fault::LyingSync, 0);
     commit(&database, 4).unwrap();
-    disk.mark(3);
-    disk.mark(4);
+    disk.mark();
+    disk.mark();
     let (_, wrong) = judge_all(&disk.recorded(), 400, 3);
     assert!(wrong.iter().any(|what| what.contains("5 acknowledged, 4 found")), "{wrong:?}");
     drop(database);
@@ -205,7 +205,7 @@ fn a_lying_sync_is_caught() {
 #[test]
 fn a_skipped_sync_of_any_commit_is_caught() {
     let log = recorded(&SimDisk::seeded(5), 3);
-    let marks = (0..log.lines.len()).filter(|at| matches!(log.lines[*at], Logged::Mark(_)));
+    let marks = (0..log.lines.len()).filter(|at| matches!(log.lines[*at], Logged::Mark));
     for mark in marks {
         let done = |at: &usize| matches!(log.lines[*at], Logged::SyncDone { .. });
         // A commit in two phases rests on its last two syncs: the rows', then the header's.
