@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use onecho::*;
+use onecho::{
+    Body, Error, ErrorKind, Finished, Key, Kind, Operation, Options, Outcome, Ran, Reply, Request, Status,
+    Store, Tenant,
+};
 use sha2::{Digest as _, Sha256};
 
 const SHOP: Tenant = Tenant::new("shop");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use onecho::*;
+use onecho::{Body, Key, Outcome, Reply, Request, Store, Timestamp};
 
 #[path = "../fixtures/content.rs"]
 pub mod content;

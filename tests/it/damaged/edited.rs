@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use onecho::{ErrorKind, Store};
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::*;
+use super::{COMMANDS, Said, make, options, quick_dir, refuses, request};
 use crate::format::{self, Content, Read, Row, framed, unframed};
 
 /// A sound store, changed by `work` behind the program's back.

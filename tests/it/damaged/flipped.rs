@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use super::*;
+use onecho::{ErrorKind, Key, Outcome, Reply, Request, Status, Store};
+
+use super::{COMMANDS, Chance, ORDER, SHOP, Said, cases, listing, make, options, quick_dir, seed, sound};
 
 const PAGE_BYTES: usize = 4096;
 /// Where the storage engine keeps what leads to everything else.

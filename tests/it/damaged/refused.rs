@@ -1,12 +1,14 @@
 //! What is no store, is another's, or cannot be reached.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use onecho::{ErrorKind, ScopeMode, Store};
 use redb::Database;
 
-use super::*;
+use super::{Said, listing, make, options, quick_dir, refuses, sound};
 use crate::format;
 
 const LEFT: &str = "it was left as it is";

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::*;
+use onecho::Store;
+
+use super::{Chance, Said, cases, make, options, quick_dir, seed};
 
 const JOB: &str = "ONECHO_TEST_UNCHECKED";
 
