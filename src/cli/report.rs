@@ -1,5 +1,6 @@
 //! What a person and a machine are told of an ingest: progress, faults, counts. Owns the tally.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -127,11 +128,8 @@ impl Tally {
             ("in conflict", self.conflict),
             ("failed", self.errors),
         ];
-        let others = others.iter().filter(|(_, count)| *count > 0);
-        let others: Vec<String> = others.map(|(name, count)| format!(", {count} {name}")).collect();
-        let others = others.concat();
-        format!(
-            "{} rows in {:.1} s, {:.0} a second: {} executed, {} replayed, {} mismatched, {} refused, {} bad{others}",
+        let mut text = format!(
+            "{} rows in {:.1} s, {:.0} a second: {} executed, {} replayed, {} mismatched, {} refused, {} bad",
             self.rows,
             took.as_secs_f64(),
             rate(self.rows, took),
@@ -140,7 +138,11 @@ impl Tally {
             self.mismatched,
             self.refused,
             self.bad,
-        )
+        );
+        for (name, count) in others.iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(text, ", {count} {name}");
+        }
+        text
     }
 
     /// The summary for machines.

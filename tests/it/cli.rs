@@ -1,5 +1,7 @@
 //! What the command line promises: its exit codes, what it tells, and that nothing it refuses changes anything.
 
+#![expect(clippy::unwrap_used, reason = "a test: it fails loudly")]
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -318,8 +320,8 @@ fn values_of_a_service_are_shown_under_each_codec() {
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
     let shop = Shop::new();
-    let rows: String = (0..3000).map(|n| format!("{n},{}\n", "x".repeat(50))).collect();
-    shop.ingest("--key id", &shop.file("in.csv", format!("id,n\n{rows}"))).ends(0);
+    let rows: Vec<String> = (0..3000).map(|n| format!("{n},{}", "x".repeat(50))).collect();
+    shop.ingest("--key id", &shop.file("in.csv", format!("id,n\n{}\n", rows.join("\n")))).ends(0);
     let mut command = shop.command("list");
     command.args("--tenant t --kind order --json".split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -1,5 +1,7 @@
 //! A store that stops and is opened again stays usable from every thread.
 
+#![expect(clippy::unwrap_used, reason = "a test: it fails loudly")]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
