@@ -1,4 +1,5 @@
 //! The file disk against a real directory.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Barrier;

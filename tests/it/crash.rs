@@ -119,7 +119,7 @@ fn check(plan: &Plan, store: &Store, log: &[Event]) {
     // Everybody who got no answer asks again, and so does everybody else.
     once(store, &mut model, &extra[..1]);
     let calls: Vec<Call> = plan.calls().cloned().collect();
-    if is_fresh && log.len() % 4 != 0 {
+    if is_fresh && !log.len().is_multiple_of(4) {
         many(store, &mut model, &calls);
     } else {
         once(store, &mut model, &calls);

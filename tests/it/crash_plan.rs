@@ -91,7 +91,6 @@ pub enum Shape {
 /// What is asked: one list for each thread.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub shape: Shape,
     pub lanes: Vec<Vec<Step>>,
 }
 
@@ -102,7 +101,7 @@ impl Plan {
             let rng = Rng::new(seed ^ lane << 56);
             Lane { rng, lane, lanes, shape, next: 0, orders: Vec::new(), asked: Vec::new() }.steps(steps)
         };
-        Self { shape, lanes: (0..lanes).map(lane).collect() }
+        Self { lanes: (0..lanes).map(lane).collect() }
     }
 
     pub fn is_alone(&self) -> bool {

@@ -8,7 +8,10 @@ use onecho::fuzzing;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-const TARGETS: [(&str, fn(&[u8])); 4] =
+/// A target's name and what it does with some bytes.
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: [Target; 4] =
     [("decode", fuzzing::decode), ("json", fuzzing::json), ("ops", fuzzing::ops), ("crash", fuzzing::crash)];
 
 /// Gives `cases` inputs of at most `len` bytes to a target; a failure names the seed and the smallest input found.

@@ -1,4 +1,13 @@
 //! What the store promises, each promise in a module of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests start threads and print what they did"
+)]
+#![allow(clippy::pedantic, reason = "tests are read for their promise")]
+
 mod classes;
 #[cfg(feature = "cli")]
 mod cli;

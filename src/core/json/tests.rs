@@ -1,3 +1,9 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test starts threads, takes time and prints what it did"
+)]
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;

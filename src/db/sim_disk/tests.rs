@@ -1,4 +1,10 @@
 //! The simulated disk under redb with commits in two phases.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a test starts threads, takes time and prints what it did"
+)]
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -298,7 +304,7 @@ fn without_settle_a_failed_sync_loses_acknowledged_commits() {
             run(&disk, 2).unwrap();
             let database = open(&disk).unwrap();
             disk.fail(Fault::Sync, seed % 10);
-            let failed = (2..).find(|row| commit_in(&database, *row, two_phases).is_err());
+            let failed = (2..1_000).find(|row| commit_in(&database, *row, two_phases).is_err());
             assert!(failed.is_some());
             drop(database);
             if settled {
