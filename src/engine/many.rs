@@ -176,7 +176,7 @@ impl<'e> Call<'e> {
         let (drafts, waiting): (Vec<Draft>, Vec<_>) =
             ready.into_iter().map(|ready| (ready.draft, (ready.number, ready.guard))).unzip();
         let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
-        let deadline = Deadline::after(self.round_wait(&asked));
+        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, _)| *number)));
         let commands = drafts.len();
         let verdicts = match self.engine.queue.submit(drafts, commands, false, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
@@ -222,9 +222,10 @@ impl<'e> Call<'e> {
     }
 
     /// How long the round may wait for room in the queue: as long as its most patient command.
-    fn round_wait(&self, asked: &[Arc<Asked>]) -> Duration {
-        let waits = asked.iter().map(|asked| self.engine.settings.policy(&asked.scope.operation).wait);
-        waits.max().unwrap_or_default()
+    fn round_wait(&self, numbers: impl Iterator<Item = usize>) -> Duration {
+        let jobs = numbers.filter_map(|number| self.jobs[number].as_ref().ok());
+        let usual = |job: &Job| self.engine.settings.policy(&job.asked.scope.operation).wait;
+        jobs.map(|job| job.wait.unwrap_or_else(|| usual(job))).max().unwrap_or_default()
     }
 
     /// Runs one command by itself, with its own budget for waiting.
