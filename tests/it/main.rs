@@ -11,4 +11,4 @@ mod keys;
 mod errors;
 mod limits;
 mod waiting;
-mod compile;
+mod properties;
