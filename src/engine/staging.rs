@@ -133,7 +133,8 @@ impl<'e> Staging<'e> {
             if self.ahead.is_some_and(|ahead| ahead.contains(key)) {
                 self.reads_ahead = true;
                 // Nobody outside sees this: the closure is called again once the row is committed.
-                let text = "an earlier command of the same call changes this row; the closure is called again";
+                let text =
+                    "an earlier command of the same call changes this row; the closure is called again";
                 return Err(Error::new(ErrorKind::Unavailable, text));
             }
             let row = self.engine.row(key)?;

@@ -11,7 +11,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 const MILLI: Duration = Duration::from_millis(1);
 const SETTLE: Duration = Duration::from_secs(600);
-const HOURLY: Policy = Policy::new().body_window(MINUTE).key_window(Duration::from_secs(3_600)).tombstone_window(DAY);
+const HOURLY: Policy =
+    Policy::new().body_window(MINUTE).key_window(Duration::from_secs(3_600)).tombstone_window(DAY);
 
 fn options(clock: &ManualClock, after: AfterExpiry) -> Options {
     Options::new().clock(clock.clone()).operation(&PAY, HOURLY.after_expiry(after))
@@ -195,14 +196,19 @@ fn the_ends_of_time_run_nothing_again() {
                 gate.arrived(1);
                 clock.set_wall(Timestamp(wall));
                 match store.execute(&request(&n.to_string()).wait(Duration::ZERO), never).unwrap() {
-                    Reply::InProgress { retry_after, .. } => assert!(retry_after > Duration::ZERO && retry_after <= SECOND),
+                    Reply::InProgress { retry_after, .. } => {
+                        assert!(retry_after > Duration::ZERO && retry_after <= SECOND)
+                    }
                     other => panic!("{other:?}"),
                 }
                 gate.open();
                 done(running.join().unwrap());
             });
             let reply = store.execute(&request("k"), never).unwrap();
-            assert!(matches!(reply, Reply::Replay(_)), "nothing has settled, so nothing has expired: {reply:?}");
+            assert!(
+                matches!(reply, Reply::Replay(_)),
+                "nothing has settled, so nothing has expired: {reply:?}"
+            );
         }
         clean(&store);
     }
@@ -230,7 +236,8 @@ fn the_end_of_time_settles_without_harm() {
 /// C095: with a clock that stands still nothing expires, however often it is read.
 #[test]
 fn a_frozen_clock_expires_nothing() {
-    let (store, _, _) = at_noon(Options::new().operation(&PAY, Policy::new().body_window(MILLI).key_window(MILLI)));
+    let (store, _, _) =
+        at_noon(Options::new().operation(&PAY, Policy::new().body_window(MILLI).key_window(MILLI)));
     let first = done(store.execute(&request("k"), counted));
     for _ in 0..1_000 {
         assert_eq!(replay(store.execute(&request("k"), never)), first);

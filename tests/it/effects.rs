@@ -4,7 +4,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use onecho::{Advice, ErrorKind, Kind, Options, Outcome, Reply, Request, ResourceRef, Status, Tenant, Timestamp};
+use onecho::{
+    Advice, ErrorKind, Kind, Options, Outcome, Reply, Request, ResourceRef, Status, Tenant, Timestamp,
+};
 
 use crate::common::*;
 
@@ -164,7 +166,9 @@ fn a_closure_sees_its_own_changes_first() {
         assert_eq!(fx.get(&COUNT, "c")?.map(|row| row.value), Some(0));
         fx.remove(&NOTES, "a")?;
         assert_eq!(fx.get(&NOTES, "a")?, None);
-        let seen = std::thread::scope(|scope| scope.spawn(|| applied(&store) + i64::from(note(&store, "a").is_some())).join());
+        let seen = std::thread::scope(|scope| {
+            scope.spawn(|| applied(&store) + i64::from(note(&store, "a").is_some())).join()
+        });
         assert_eq!(seen.unwrap(), 0);
         fx.put(&NOTES, "a", &"3".to_owned())?;
         Ok(Outcome::succeeded(200))
@@ -507,7 +511,11 @@ fn another_codec_is_invalid() {
     fails(store.scan(&SHOP, &AS_BINCODE, "").next().unwrap(), ErrorKind::Invalid);
     let writes: [fn(&mut onecho::Effects<'_, '_>) -> Answer; 4] = [
         |fx| Ok(Outcome::succeeded(200).resource(&fx.put(&AS_BINCODE, "row", &"x".to_owned())?)),
-        |fx| fx.put_if_newer(&AS_BINCODE, "row", Timestamp(1), &"x".to_owned()).map(|()| Outcome::succeeded(200)).map_err(Into::into),
+        |fx| {
+            fx.put_if_newer(&AS_BINCODE, "row", Timestamp(1), &"x".to_owned())
+                .map(|()| Outcome::succeeded(200))
+                .map_err(Into::into)
+        },
         |fx| Ok(Outcome::succeeded(if fx.add(&AS_COUNTER, "row", 1, 0)? { 200 } else { 409 })),
         |fx| Ok(Outcome::succeeded(if fx.get(&AS_BINCODE, "row")?.is_some() { 200 } else { 404 })),
     ];
@@ -526,7 +534,11 @@ fn ids_are_the_same_in_each_run() {
     done(store.execute(&request("k"), |fx| {
         fx.get(&NOTES, "contested")?;
         let ids = [fx.new_id(), fx.new_id()];
-        let runs = { let mut seen = seen.lock().unwrap(); seen.push(ids); seen.len() };
+        let runs = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(ids);
+            seen.len()
+        };
         if runs < 3 {
             clock.advance(SECOND);
             std::thread::scope(|scope| {
@@ -578,7 +590,9 @@ fn what_fails_leaves_no_trace() {
                 let made = fx.create(&NOTES, "spot", &"x".to_owned())?;
                 fx.unique("email", "a@b.c", &made)?;
                 drop(counted(fx)?);
-                if panics { std::panic::resume_unwind(Box::new("planned")) }
+                if panics {
+                    std::panic::resume_unwind(Box::new("planned"))
+                }
                 Err("planned".into())
             })
         }));
@@ -595,7 +609,8 @@ fn what_fails_leaves_no_trace() {
 #[test]
 fn a_scan_is_in_order() {
     let store = store();
-    let commands: Vec<_> = (0..600).map(|n| (request(&format!("{n}")), format!("{:03}", (n * 7) % 600))).collect();
+    let commands: Vec<_> =
+        (0..600).map(|n| (request(&format!("{n}")), format!("{:03}", (n * 7) % 600))).collect();
     let answers = store.execute_many(&commands, |id, fx| {
         fx.create(&NOTES, id, id)?;
         Ok(Outcome::succeeded(201))

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use onecho::testing::{Fault, SimDisk};
 use onecho::{
-    Advice, Body, BoxError, Error, ErrorKind, Key, Kind, Options, Outcome, Policy, Ran, Reply, Request, ScopeMode,
-    Store,
+    Advice, Body, BoxError, Error, ErrorKind, Key, Kind, Options, Outcome, Policy, Ran, Reply, Request,
+    ScopeMode, Store,
 };
 
 use crate::common::*;
@@ -24,13 +24,28 @@ fn each_error_says_what_to_do() {
     let later = Advice::RetrySameKey { after: SECOND };
     let disk = SimDisk::seeded(1);
     let store = disk.open(Options::new()).unwrap();
-    let run = |body: fn(&mut onecho::Effects<'_, '_>) -> Answer| store.execute(&request("k"), body).unwrap_err();
+    let run =
+        |body: fn(&mut onecho::Effects<'_, '_>) -> Answer| store.execute(&request("k"), body).unwrap_err();
 
     says(&run(|_| Err("no".into())), ErrorKind::Aborted, Ran::No, Ran::No, &soon);
-    says(&run(|_| Ok(Outcome::succeeded(200).body(vec![0; 70_000]))), ErrorKind::LimitExceeded, Ran::No, Ran::Maybe, &Advice::FixRequest);
+    says(
+        &run(|_| Ok(Outcome::succeeded(200).body(vec![0; 70_000]))),
+        ErrorKind::LimitExceeded,
+        Ran::No,
+        Ran::Maybe,
+        &Advice::FixRequest,
+    );
     let bare = Request::new(&SHOP, &PAY, &key("k"));
-    says(&store.execute(&bare, never).unwrap_err(), ErrorKind::Invalid, Ran::No, Ran::Maybe, &Advice::FixRequest);
-    let reentrant = store.execute(&request("k"), |_| Ok(Outcome::succeeded(200).json(&store.status(request("k").scope()).map(|_| 0)?)?));
+    says(
+        &store.execute(&bare, never).unwrap_err(),
+        ErrorKind::Invalid,
+        Ran::No,
+        Ran::Maybe,
+        &Advice::FixRequest,
+    );
+    let reentrant = store.execute(&request("k"), |_| {
+        Ok(Outcome::succeeded(200).json(&store.status(request("k").scope()).map(|_| 0)?)?)
+    });
     says(&reentrant.unwrap_err(), ErrorKind::Reentrant, Ran::No, Ran::Maybe, &Advice::FixRequest);
     let mode = disk.crash().open(Options::new().scope_mode(ScopeMode::PerTenant));
     says(&mode.unwrap_err(), ErrorKind::ScopeMode, Ran::No, Ran::Maybe, &Advice::AskOperator);
@@ -43,7 +58,13 @@ fn each_error_says_what_to_do() {
     disk.fail(Fault::Sync, 0);
     let uncertain = store.execute(&request("k"), counted).unwrap_err();
     says(&uncertain, ErrorKind::CommitUncertain, Ran::Maybe, Ran::Maybe, &soon);
-    says(&store.execute(&request("l"), never).unwrap_err(), ErrorKind::Unavailable, Ran::No, Ran::Maybe, &later);
+    says(
+        &store.execute(&request("l"), never).unwrap_err(),
+        ErrorKind::Unavailable,
+        Ran::No,
+        Ran::Maybe,
+        &later,
+    );
     store.close().unwrap();
     says(&store.execute(&request("k"), never).unwrap_err(), ErrorKind::Closed, Ran::No, Ran::Maybe, &later);
 }
@@ -73,7 +94,9 @@ fn debug_shows_no_secret() {
         shown.push(format!("{what}: {value:?}"));
         shown.push(format!("{what}: {value:#?}"));
     };
-    let (store, clock, _) = at_noon(Options::new().owner("edge-7").default_policy(Policy::new().key_window(2 * 24 * 3600 * SECOND)));
+    let (store, clock, _) = at_noon(
+        Options::new().owner("edge-7").default_policy(Policy::new().key_window(2 * 24 * 3600 * SECOND)),
+    );
     let secret = Request::new(&SHOP, &PAY, &key(SECRET))
         .bytes("body", SECRET)
         .json("json", format!("{{\"{SECRET}\":1}}"))
@@ -107,10 +130,13 @@ fn debug_shows_no_secret() {
     let other = Request::new(&SHOP, &PAY, &key(SECRET)).bytes(SECRET, "x");
     show("mismatch", &store.execute(&Request::new(&SHOP, &PAY, &key(SECRET)).bytes("body", "x"), never));
     let _ = other; // the names of parts are the program's, and a mismatch shows them
-    show("duplicate", &store.execute(&request("again"), |fx| {
-        fx.unique("email", SECRET, &NOTES.at("m"))?;
-        Ok(Outcome::succeeded(200))
-    }));
+    show(
+        "duplicate",
+        &store.execute(&request("again"), |fx| {
+            fx.unique("email", SECRET, &NOTES.at("m"))?;
+            Ok(Outcome::succeeded(200))
+        }),
+    );
     clock.advance(2 * 24 * 3600 * SECOND);
     show("expired", &store.execute(&secret, never));
     show("tombstone", &store.status(secret.scope()));
@@ -135,7 +161,10 @@ fn errors_quote_no_value() {
         finished.decode::<i64>().map(drop).unwrap_err(),
         store.get(&SHOP, &NUMBERS, "n").map(drop).unwrap_err(),
         store.get(&SHOP, &PAIRS, "n").map(drop).unwrap_err(),
-        store.execute(&request("read"), |fx| Ok(Outcome::succeeded(fx.get(&NUMBERS, "n")?.map_or(0, |_| 1)))).map(drop).unwrap_err(),
+        store
+            .execute(&request("read"), |fx| Ok(Outcome::succeeded(fx.get(&NUMBERS, "n")?.map_or(0, |_| 1))))
+            .map(drop)
+            .unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -147,7 +176,11 @@ fn errors_quote_no_value() {
 #[test]
 fn a_closures_error_keeps_its_cause() -> Result<(), BoxError> {
     let store = store();
-    let fail = || store.execute(&request("k"), |_| Err(std::num::ParseIntError::from("x".parse::<u8>().unwrap_err()).into()));
+    let fail = || {
+        store.execute(&request("k"), |_| {
+            Err(std::num::ParseIntError::from("x".parse::<u8>().unwrap_err()).into())
+        })
+    };
     let error = fail().unwrap_err();
     assert!(std::error::Error::source(&error).unwrap().is::<std::num::ParseIntError>());
     assert!(error.downcast::<std::num::ParseIntError>().is_ok());

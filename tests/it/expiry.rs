@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use onecho::testing::{ManualClock, SimDisk};
 use onecho::{
-    AfterExpiry, Body, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, Status, Store, Timestamp,
+    AfterExpiry, Body, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, Status, Store,
+    Timestamp,
 };
 
 use crate::common::*;
@@ -34,7 +35,10 @@ fn a_window_ends_at_its_end() {
         let options = Options::new().operation(&PAY, SHORT).replay_bytes(replay_bytes);
         let (store, clock, _) = at_noon(options);
         let first = make(&store, "k");
-        assert_eq!((first.at, first.body_until, first.key_until), (NOON, NOON.after(SECOND), NOON.after(MINUTE)));
+        assert_eq!(
+            (first.at, first.body_until, first.key_until),
+            (NOON, NOON.after(SECOND), NOON.after(MINUTE))
+        );
         clock.advance(SECOND - MILLI);
         assert_eq!(replay(store.execute(&request("k"), never)), first);
         clock.advance(MILLI);
@@ -137,7 +141,8 @@ fn for_ever_is_for_ever() {
     let policy = Policy::new().body_window(Duration::MAX).key_window(Duration::MAX);
     for (policy, is_kept) in [(policy, true), (SHORT, false)] {
         let clock = ManualClock::at(NOON);
-        let options = Options::new().clock(clock.clone()).operation(&PAY, policy).clock_jump_max(Duration::MAX);
+        let options =
+            Options::new().clock(clock.clone()).operation(&PAY, policy).clock_jump_max(Duration::MAX);
         let store = opened(options);
         let first = done(store.execute(&request("k"), counted));
         for time in [Timestamp(u64::MAX / 2), Timestamp(u64::MAX - 1), Timestamp(u64::MAX)] {
@@ -189,7 +194,8 @@ fn windows_out_of_order_are_refused() {
         (Policy::new().compare(onecho::Compare::Parts(&[])), "Parts"),
     ];
     for (policy, named) in bad {
-        let error = fails(SimDisk::seeded(1).open(Options::new().operation(&PAY, policy)), ErrorKind::Invalid);
+        let error =
+            fails(SimDisk::seeded(1).open(Options::new().operation(&PAY, policy)), ErrorKind::Invalid);
         assert!(error.to_string().contains(named) && error.to_string().contains("pay"), "{error}");
         fails(SimDisk::seeded(1).open(Options::new().default_policy(policy)), ErrorKind::Invalid);
     }
@@ -204,7 +210,9 @@ fn triples_of_windows_are_limited() {
     let policy = |n: u64| Policy::new().tombstone_window(Duration::from_secs(86_400 * (31 + n)));
     let disk = SimDisk::seeded(1);
     let options = |from: usize, to: usize| {
-        (from..to).fold(Options::new().default_policy(policy(0)), |options, n| options.operation(&names[n], policy(n as u64)))
+        (from..to).fold(Options::new().default_policy(policy(0)), |options, n| {
+            options.operation(&names[n], policy(n as u64))
+        })
     };
     fails(disk.open(options(0, 65)), ErrorKind::LimitExceeded);
     for (from, to) in [(0, 40), (40, 64)] {

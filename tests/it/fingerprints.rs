@@ -1,7 +1,7 @@
 //! Whether a retry asks the same: by its named parts, as the record's own policy compares them.
 
-use onecho::{Compare, ErrorKind, Operation, Options, Outcome, Policy, Request};
 use onecho::testing::SimDisk;
+use onecho::{Compare, ErrorKind, Operation, Options, Outcome, Policy, Request};
 
 use crate::common::*;
 
@@ -22,11 +22,23 @@ fn comparing(compare: Compare) -> Options {
 fn formatting_of_json_makes_no_difference() {
     let store = store();
     done(store.execute(&json("k", r#"{"a":1,"b":["x",null]}"#), counted));
-    for same in [r#"{"b":["x",null], "a":1}"#, " {\n\"b\" : [ \"\\u0078\" , null ] , \"a\":1 } ", r#"{"a":1,"b":["x",null]}"#] {
+    for same in [
+        r#"{"b":["x",null], "a":1}"#,
+        " {\n\"b\" : [ \"\\u0078\" , null ] , \"a\":1 } ",
+        r#"{"a":1,"b":["x",null]}"#,
+    ] {
         replay(store.execute(&json("k", same), never));
     }
-    for other in [r#"{"a":1,"b":[null,"x"]}"#, r#"{"a":1}"#, r#"{"a":1,"b":["x",null],"c":0}"#, r#"{"a":1,"b":["X",null]}"#] {
-        assert_eq!(mismatch(store.execute(&json("k", other), never)), (vec!["body".to_owned()], false, false));
+    for other in [
+        r#"{"a":1,"b":[null,"x"]}"#,
+        r#"{"a":1}"#,
+        r#"{"a":1,"b":["x",null],"c":0}"#,
+        r#"{"a":1,"b":["X",null]}"#,
+    ] {
+        assert_eq!(
+            mismatch(store.execute(&json("k", other), never)),
+            (vec!["body".to_owned()], false, false)
+        );
     }
 }
 
@@ -52,7 +64,10 @@ fn a_mismatch_poisons_nothing() {
 #[test]
 fn numbers_are_never_rounded() {
     let cases = [
-        (r#"{"amount":0.1000000000000000000000000000001}"#, r#"{"amount":0.1000000000000000000000000000002}"#),
+        (
+            r#"{"amount":0.1000000000000000000000000000001}"#,
+            r#"{"amount":0.1000000000000000000000000000002}"#,
+        ),
         (r#"{"n":1}"#, r#"{"n":1.0}"#),
         (r#"{"n":1}"#, r#"{"n":1e0}"#),
         (r#"{"n":9007199254740993}"#, r#"{"n":9007199254740992}"#),
@@ -96,9 +111,14 @@ fn a_value_without_a_text_is_invalid() {
 #[test]
 fn a_mismatch_names_the_parts() {
     let store = store();
-    let asked = |kind: &str, path: &str, body: &str| bare("k").bytes("content-type", kind).bytes("path", path).json("body", body);
+    let asked = |kind: &str, path: &str, body: &str| {
+        bare("k").bytes("content-type", kind).bytes("path", path).json("body", body)
+    };
     done(store.execute(&asked("application/json", "/a", "{}"), counted));
-    replay(store.execute(&bare("k").json("body", " {}").bytes("path", "/a").bytes("content-type", "application/json"), never));
+    replay(store.execute(
+        &bare("k").json("body", " {}").bytes("path", "/a").bytes("content-type", "application/json"),
+        never,
+    ));
     let parts = |request: &Request| mismatch(store.execute(request, never)).0;
     assert_eq!(parts(&asked("text/plain", "/a", "{}")), ["content-type"]);
     assert_eq!(parts(&asked("application/json", "/b", "[]")), ["body", "path"]);
@@ -123,8 +143,14 @@ fn an_exact_policy_tells_formatting_apart() {
     let store = opened(comparing(Compare::Exact));
     done(store.execute(&json("k", r#"{"a":1}"#), counted));
     replay(store.execute(&json("k", r#"{"a":1}"#), never));
-    assert_eq!(mismatch(store.execute(&json("k", r#"{ "a": 1 }"#), never)), (vec!["body".to_owned()], true, false));
-    assert_eq!(mismatch(store.execute(&json("k", r#"{ "a": 2 }"#), never)), (vec!["body".to_owned()], false, false));
+    assert_eq!(
+        mismatch(store.execute(&json("k", r#"{ "a": 1 }"#), never)),
+        (vec!["body".to_owned()], true, false)
+    );
+    assert_eq!(
+        mismatch(store.execute(&json("k", r#"{ "a": 2 }"#), never)),
+        (vec!["body".to_owned()], false, false)
+    );
     assert_eq!((store.stats().mismatches, store.stats().mismatches_formatting_only), (2, 1));
 }
 
@@ -132,7 +158,8 @@ fn an_exact_policy_tells_formatting_apart() {
 #[test]
 fn a_policy_may_choose_the_parts() {
     let store = opened(comparing(Compare::Parts(&["path", "body"])));
-    let asked = |trace: &str, path: &str| bare("k").bytes("trace", trace).bytes("path", path).json("body", "{}");
+    let asked =
+        |trace: &str, path: &str| bare("k").bytes("trace", trace).bytes("path", path).json("body", "{}");
     done(store.execute(&asked("t-1", "/a"), counted));
     replay(store.execute(&asked("t-2", "/a"), never));
     replay(store.execute(&bare("k").bytes("path", "/a").json("body", "{ }"), never));
@@ -145,11 +172,8 @@ fn a_policy_may_choose_the_parts() {
 fn a_record_is_judged_by_its_own_policy() {
     let disk = SimDisk::seeded(1);
     let asked = |text: &str, trace: &str, body: &str| bare(text).bytes("trace", trace).json("body", body);
-    let policies = [
-        ("exact", Compare::Exact),
-        ("canonical", Compare::Canonical),
-        ("parts", Compare::Parts(&["body"])),
-    ];
+    let policies =
+        [("exact", Compare::Exact), ("canonical", Compare::Canonical), ("parts", Compare::Parts(&["body"]))];
     let judge = |store: &onecho::Store, text: &str| {
         let same = store.execute(&asked(text, "t", r#"{"a":1}"#), never).unwrap().is_replay();
         let spelled = store.execute(&asked(text, "t", r#"{ "a": 1 }"#), never).unwrap().is_replay();
@@ -174,7 +198,9 @@ fn a_record_is_judged_by_its_own_policy() {
 #[test]
 fn nested_differences_never_collide() {
     let store = store();
-    let body = |n: u32| format!(r#"{{"a":[{{"b":{{"c":[[{{"d":{{"e":[0,{{"f":{n}}}]}}}}]]}}}}],"z":"{}"}}"#, "same".repeat(8));
+    let body = |n: u32| {
+        format!(r#"{{"a":[{{"b":{{"c":[[{{"d":{{"e":[0,{{"f":{n}}}]}}}}]]}}}}],"z":"{}"}}"#, "same".repeat(8))
+    };
     done(store.execute(&json("k", &body(0)), counted));
     for n in 1..=100_000 {
         assert!(!store.execute(&json("k", &body(n)), never).unwrap().is_replay(), "{n}");

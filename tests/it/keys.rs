@@ -27,7 +27,9 @@ fn without_a_key_every_command_runs() {
 #[test]
 fn a_key_is_its_tenants_and_its_operations() {
     let store = store();
-    let of = |tenant: &Tenant, operation: &Operation| Request::new(tenant, operation, &key("k")).bytes("body", "x");
+    let of = |tenant: &Tenant, operation: &Operation| {
+        Request::new(tenant, operation, &key("k")).bytes("body", "x")
+    };
     let all = [of(&SHOP, &PAY), of(&SHOP, &REFUND), of(&OTHER_SHOP, &PAY), of(&OTHER_SHOP, &REFUND)];
     for (n, asked) in all.iter().enumerate() {
         done(store.execute(asked, move |_| Ok(Outcome::succeeded(200).json(&n)?)));
@@ -65,7 +67,10 @@ fn a_key_may_be_the_tenants_alone() {
             })
         });
         gate.arrived(1);
-        assert_eq!(mismatch(store.execute(&of(&REFUND), never)), (vec!["@operation".to_owned()], false, true));
+        assert_eq!(
+            mismatch(store.execute(&of(&REFUND), never)),
+            (vec!["@operation".to_owned()], false, true)
+        );
         gate.open();
         done(first.join().unwrap());
     });
@@ -83,7 +88,9 @@ fn a_key_may_be_the_tenants_alone() {
 /// C039: the scope mode is the file's: opening it with another is an error, and does not reinterpret or touch it.
 #[test]
 fn a_file_keeps_its_scope_mode() {
-    for (made, other) in [(ScopeMode::PerOperation, ScopeMode::PerTenant), (ScopeMode::PerTenant, ScopeMode::PerOperation)] {
+    for (made, other) in
+        [(ScopeMode::PerOperation, ScopeMode::PerTenant), (ScopeMode::PerTenant, ScopeMode::PerOperation)]
+    {
         let disk = SimDisk::seeded(1);
         let store = disk.open(Options::new().scope_mode(made)).unwrap();
         done(store.execute(&request("k"), counted));

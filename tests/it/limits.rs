@@ -72,7 +72,8 @@ fn metadata_is_bounded() {
     let store = store();
     let meta = |count: usize, bytes: usize| {
         move |_: &mut Effects<'_, '_>| {
-            Ok((0..count).fold(Outcome::succeeded(200), |outcome, n| outcome.meta(&format!("{n:02}"), vec![0; bytes])))
+            Ok((0..count)
+                .fold(Outcome::succeeded(200), |outcome, n| outcome.meta(&format!("{n:02}"), vec![0; bytes])))
         }
     };
     refused(&store, ErrorKind::LimitExceeded, meta(65, 1));
@@ -85,19 +86,34 @@ fn metadata_is_bounded() {
 fn ids_are_checked() {
     let store = store();
     let (long, longest) = ("i".repeat(1_025), "i".repeat(1_024));
-    let bad = [(long.as_str(), ErrorKind::LimitExceeded), ("", ErrorKind::Invalid), ("a\0b", ErrorKind::Invalid), ("a\nb", ErrorKind::Invalid)];
+    let bad = [
+        (long.as_str(), ErrorKind::LimitExceeded),
+        ("", ErrorKind::Invalid),
+        ("a\0b", ErrorKind::Invalid),
+        ("a\nb", ErrorKind::Invalid),
+    ];
     for (id, kind) in bad {
-        refused(&store, kind, |fx| Ok(Outcome::succeeded(200).resource(&fx.put(&NOTES, id, &String::new())?)));
+        refused(&store, kind, |fx| {
+            Ok(Outcome::succeeded(200).resource(&fx.put(&NOTES, id, &String::new())?))
+        });
         refused(&store, kind, |fx| Ok(Outcome::succeeded(fx.get(&NOTES, id)?.map_or(404, |_| 200))));
-        refused(&store, kind, |fx| fx.remove(&NOTES, id).map(|()| Outcome::succeeded(200)).map_err(Into::into));
+        refused(&store, kind, |fx| {
+            fx.remove(&NOTES, id).map(|()| Outcome::succeeded(200)).map_err(Into::into)
+        });
         refused(&store, kind, |fx| Ok(Outcome::succeeded(u16::from(fx.add(&COUNT, id, 1, 0)?))));
-        refused(&store, kind, |fx| fx.unique("email", id, &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into));
-        refused(&store, kind, |fx| fx.release("email", id, &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into));
+        refused(&store, kind, |fx| {
+            fx.unique("email", id, &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into)
+        });
+        refused(&store, kind, |fx| {
+            fx.release("email", id, &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into)
+        });
         fails(store.get(&SHOP, &NOTES, id), kind);
         fails(store.holder(&SHOP, "email", id), kind);
     }
     let name = "n".repeat(129);
-    refused(&store, ErrorKind::LimitExceeded, |fx| fx.unique(&name, "v", &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into));
+    refused(&store, ErrorKind::LimitExceeded, |fx| {
+        fx.unique(&name, "v", &NOTES.at("n")).map(|()| Outcome::succeeded(200)).map_err(Into::into)
+    });
     done(store.execute(&request("longest"), |fx| {
         let made = fx.put(&NOTES, &longest, &"x".to_owned())?;
         fx.unique(&"n".repeat(128), &longest, &made)?;
@@ -114,8 +130,16 @@ fn the_longest_names_fit() {
     let tenant = Tenant::parse(&"t".repeat(128)).unwrap();
     let kind = Kind::parse(&"k".repeat(128)).unwrap();
     let id = "i".repeat(1_024);
-    let asked = onecho::Request::new(&tenant, &onecho::Operation::parse(&"o".repeat(128)).unwrap(), &key(&"𝕏".repeat(255))).bytes("body", "x");
-    let made = done(store.execute(&asked, |fx| Ok(Outcome::succeeded(201).resource(&fx.create(&kind, &id, &"v".into())?))));
+    let asked = onecho::Request::new(
+        &tenant,
+        &onecho::Operation::parse(&"o".repeat(128)).unwrap(),
+        &key(&"𝕏".repeat(255)),
+    )
+    .bytes("body", "x");
+    let made =
+        done(store.execute(&asked, |fx| {
+            Ok(Outcome::succeeded(201).resource(&fx.create(&kind, &id, &"v".into())?))
+        }));
     assert_eq!(made.resource, Some(kind.at(&id)));
     assert_eq!(store.get(&tenant, &kind, &id).unwrap().unwrap().value, "v");
     assert_eq!(store.scan(&tenant, &kind, "i").count(), 1);
@@ -140,10 +164,20 @@ fn settings_out_of_bounds_are_refused() {
     for (options, name) in bad {
         let disk = SimDisk::seeded(1);
         let error = disk.open(options).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Invalid | ErrorKind::LimitExceeded) && error.to_string().contains(name), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Invalid | ErrorKind::LimitExceeded)
+                && error.to_string().contains(name),
+            "{error}"
+        );
         assert_eq!(disk.operations(), 0);
     }
-    let least = Options::new().cache_bytes(256 << 10).replay_bytes(0).queue_max(1).batch_max(1).rerun_max(0).reserve_bytes(0);
+    let least = Options::new()
+        .cache_bytes(256 << 10)
+        .replay_bytes(0)
+        .queue_max(1)
+        .batch_max(1)
+        .rerun_max(0)
+        .reserve_bytes(0);
     for options in [least, Options::small_device()] {
         let store = opened(options);
         done(store.execute(&request("k"), counted));
@@ -156,7 +190,10 @@ fn settings_out_of_bounds_are_refused() {
 fn a_full_memory_forgets_nothing() {
     let store = opened(Options::new().replay_bytes(8 << 10));
     let commands: Vec<_> = (0..1_000).map(|n| (request(&n.to_string()), n)).collect();
-    store.execute_many(&commands, |n, _| Ok(Outcome::succeeded(200).json(n)?)).into_iter().for_each(|answer| drop(done(answer)));
+    store
+        .execute_many(&commands, |n, _| Ok(Outcome::succeeded(200).json(n)?))
+        .into_iter()
+        .for_each(|answer| drop(done(answer)));
     assert!(store.stats().remembered < 1_000);
     for (asked, n) in &commands {
         assert_eq!(replay(store.execute(asked, never)).decode::<i32>().unwrap(), Some(*n));

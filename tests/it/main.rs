@@ -1,14 +1,15 @@
 //! What the store promises, each promise in a module of its own.
-mod common;
-mod races;
-mod effects;
-mod many;
-mod outcomes;
 mod clock;
+mod common;
+mod compile;
+mod effects;
+mod errors;
 mod expiry;
 mod fingerprints;
 mod keys;
-mod errors;
 mod limits;
-mod waiting;
+mod many;
+mod outcomes;
 mod properties;
+mod races;
+mod waiting;

@@ -46,7 +46,13 @@ fn ten_thousand_commands_are_answered_in_order() {
 #[test]
 fn a_scope_given_twice_is_answered_by_its_first() {
     let store = store();
-    let commands = [(request("k"), 0), (asking("k", "other"), 1), (request("k"), 2), (request("l"), 3), (request("k"), 4)];
+    let commands = [
+        (request("k"), 0),
+        (asking("k", "other"), 1),
+        (request("k"), 2),
+        (request("l"), 3),
+        (request("k"), 4),
+    ];
     let mut answers = store
         .execute_many(&commands, |n, fx| {
             fx.add(&COUNT, "applied", 1, 0)?;
@@ -67,7 +73,8 @@ fn a_scope_given_twice_is_answered_by_its_first() {
 fn a_failed_first_leaves_the_scope_to_the_second() {
     let store = store();
     let commands = [(request("k"), true), (request("k"), false), (request("k"), false)];
-    let answers = store.execute_many(&commands, |fails, fx| if *fails { Err("planned".into()) } else { counted(fx) });
+    let answers =
+        store.execute_many(&commands, |fails, fx| if *fails { Err("planned".into()) } else { counted(fx) });
     let mut answers = answers.into_iter();
     fails(answers.next().unwrap(), ErrorKind::Aborted);
     done(answers.next().unwrap());
@@ -157,7 +164,9 @@ fn each_command_stands_alone() {
     done(next());
     fails(next(), ErrorKind::Aborted);
     fails(next(), ErrorKind::Invalid);
-    assert!(matches!(next(), Ok(Reply::Duplicate { made_by: Some(scope), .. }) if scope == *request("one").scope()));
+    assert!(
+        matches!(next(), Ok(Reply::Duplicate { made_by: Some(scope), .. }) if scope == *request("one").scope())
+    );
     fails(next(), ErrorKind::LimitExceeded);
     fails(next(), ErrorKind::Invalid);
     done(next());
@@ -176,7 +185,9 @@ fn a_panic_in_the_middle_frees_what_was_not_written() {
     let commands: Vec<_> = (0..40).map(|n| (request(&n.to_string()), n)).collect();
     let called = catch_unwind(AssertUnwindSafe(|| {
         store.execute_many(&commands, |n, fx| {
-            if *n == 25 { resume_unwind(Box::new("planned")) }
+            if *n == 25 {
+                resume_unwind(Box::new("planned"))
+            }
             counted(fx)
         })
     }));
@@ -185,7 +196,10 @@ fn a_panic_in_the_middle_frees_what_was_not_written() {
     assert!((20..=25).contains(&kept), "{kept}");
     assert_eq!(store.stats().executed, kept);
     let answers = store.execute_many(&commands, |_, fx| counted(fx));
-    assert_eq!(answers.into_iter().filter(|answer| matches!(answer, Ok(Reply::Done(_)))).count() as u64, 40 - kept);
+    assert_eq!(
+        answers.into_iter().filter(|answer| matches!(answer, Ok(Reply::Done(_)))).count() as u64,
+        40 - kept
+    );
     assert_eq!(applied(&store), 40);
     clean(&store);
 }
@@ -239,7 +253,8 @@ fn two_calls_in_opposite_order_end() {
             let (store, runs) = (&store, &runs);
             scope.spawn(move || {
                 for round in 0..10 {
-                    let mut commands: Vec<_> = (0..50).map(|n| (request(&format!("{round}-{n}")), ())).collect();
+                    let mut commands: Vec<_> =
+                        (0..50).map(|n| (request(&format!("{round}-{n}")), ())).collect();
                     if thread % 2 == 1 {
                         commands.reverse();
                     }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use onecho::{Advice, Body, BoxError, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, Status};
+use onecho::{
+    Advice, Body, BoxError, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, Status,
+};
 
 use crate::common::*;
 
@@ -39,8 +41,13 @@ fn an_outcome_is_replayed_byte_for_byte() {
             .map(|(n, body)| {
                 let first = done(store.execute(&request(&n.to_string()), |fx| {
                     let made = fx.create(&NOTES, &n.to_string(), &"made".to_owned())?;
-                    let outcome = Outcome::succeeded(201).body(body.clone()).meta("location", format!("/{n}"));
-                    Ok(outcome.meta("x-all", &all).meta("empty", "").meta("location", "/last").resource(&made))
+                    let outcome =
+                        Outcome::succeeded(201).body(body.clone()).meta("location", format!("/{n}"));
+                    Ok(outcome
+                        .meta("x-all", &all)
+                        .meta("empty", "")
+                        .meta("location", "/last")
+                        .resource(&made))
                 }));
                 assert_eq!(first.body, Body::Present(body.clone().into()));
                 first
@@ -91,7 +98,8 @@ fn a_json_body_is_read_back() {
 #[test]
 fn a_body_not_kept_is_never_empty() {
     let store = store();
-    let first = done(store.execute(&request("k"), |_| Ok(Outcome::succeeded(200).body("abc").body_not_kept())));
+    let first =
+        done(store.execute(&request("k"), |_| Ok(Outcome::succeeded(200).body("abc").body_not_kept())));
     assert_eq!(first.body, Body::Present("abc".into()));
     let again = replay(store.execute(&request("k"), never));
     let Body::NotKept { digest, len } = again.body else { panic!("{again:?}") };
@@ -119,7 +127,8 @@ fn an_outcome_too_large_writes_nothing() {
     assert_eq!((applied(&store), store.stats().executed), (0, 0));
     assert_eq!(store.status(request("k").scope()).unwrap(), Status::Absent);
     done(sized(91, true));
-    let other = store.execute(&request("other"), |_| Ok(Outcome::succeeded(200).body(vec![7; 1000]).body_not_kept()));
+    let other =
+        store.execute(&request("other"), |_| Ok(Outcome::succeeded(200).body(vec![7; 1000]).body_not_kept()));
     done(other);
 }
 
@@ -204,7 +213,9 @@ fn each_answer_is_reachable() -> Result<(), BoxError> {
         });
     let (store, clock, _) = at_noon(options);
     let refund = Request::new(&SHOP, &REFUND, &key("k")).bytes("body", "x");
-    let create = |fx: &mut onecho::Effects<'_, '_>| Ok(Outcome::succeeded(201).resource(&fx.create(&NOTES, "n", &String::new())?));
+    let create = |fx: &mut onecho::Effects<'_, '_>| {
+        Ok(Outcome::succeeded(201).resource(&fx.create(&NOTES, "n", &String::new())?))
+    };
     assert!(matches!(store.execute(&refund, create)?, Reply::Done(_)));
     assert!(matches!(store.execute(&refund, never)?, Reply::Replay(_)));
     let other = Request::new(&SHOP, &REFUND, &key("k")).bytes("body", "y");

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onecho::testing::{ManualClock, SimDisk};
-use onecho::{Effects, Error, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, ScopeMode, Store, Tenant};
+use onecho::{
+    Effects, Error, ErrorKind, Operation, Options, Outcome, Policy, Reply, Request, ScopeMode, Store, Tenant,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -124,7 +126,11 @@ impl Model {
             if *body != asked.body {
                 parts.push("body".to_owned());
             }
-            return if parts.is_empty() { Answered::Replay(told.clone(), *failed) } else { Answered::Mismatch(parts) };
+            return if parts.is_empty() {
+                Answered::Replay(told.clone(), *failed)
+            } else {
+                Answered::Mismatch(parts)
+            };
         }
         let mut next = self.clone();
         let (mut told, mut taken, mut stages) = (String::new(), None, false);
@@ -151,7 +157,9 @@ impl Model {
     /// Whether it took place, and what was in its way.
     fn apply(&mut self, tenant: usize, change: &Change) -> (bool, Option<String>) {
         match *change {
-            Change::Create(id, _) if self.rows.contains_key(&(tenant, id)) => (true, Some(format!("note/{id}"))),
+            Change::Create(id, _) if self.rows.contains_key(&(tenant, id)) => {
+                (true, Some(format!("note/{id}")))
+            }
             Change::Create(id, value) | Change::Put(id, value) => {
                 self.rows.insert((tenant, id), value);
                 (true, None)
@@ -182,9 +190,16 @@ impl Model {
 
     fn check(&self, store: &Store) {
         for (at, tenant) in TENANTS.iter().enumerate() {
-            let rows: Vec<_> = store.scan(tenant, &NOTES, "").map(|row| row.unwrap()).map(|row| (row.id, row.value)).collect();
+            let rows: Vec<_> = store
+                .scan(tenant, &NOTES, "")
+                .map(|row| row.unwrap())
+                .map(|row| (row.id, row.value))
+                .collect();
             let of_model = self.rows.iter().filter(|((owner, _), _)| *owner == at);
-            assert_eq!(rows, of_model.map(|((_, id), value)| (id.to_string(), value.to_string())).collect::<Vec<_>>());
+            assert_eq!(
+                rows,
+                of_model.map(|((_, id), value)| (id.to_string(), value.to_string())).collect::<Vec<_>>()
+            );
             for id in 0..2 {
                 let sum = store.get(tenant, &COUNT, &id.to_string()).unwrap().map(|row| row.value);
                 assert_eq!(sum, self.counters.get(&(at, id)).copied());
@@ -208,8 +223,12 @@ fn run(asked: &Asked, fx: &mut Effects<'_, '_>) -> Answer {
             Change::Put(id, value) => drop(fx.put(&NOTES, &id.to_string(), &value.to_string())?),
             Change::Remove(id) => fx.remove(&NOTES, &id.to_string())?,
             Change::Add(id, by) => took = fx.add(&COUNT, &id.to_string(), i64::from(*by), 0)?,
-            Change::Unique(value, holder) => fx.unique("seat", &value.to_string(), &NOTES.at(&holder.to_string()))?,
-            Change::Release(value, holder) => fx.release("seat", &value.to_string(), &NOTES.at(&holder.to_string()))?,
+            Change::Unique(value, holder) => {
+                fx.unique("seat", &value.to_string(), &NOTES.at(&holder.to_string()))?
+            }
+            Change::Release(value, holder) => {
+                fx.release("seat", &value.to_string(), &NOTES.at(&holder.to_string()))?
+            }
         }
         told.push(if took { '+' } else { '-' });
     }
@@ -239,7 +258,8 @@ fn told(answer: Result<Reply, Error>) -> Answered {
 }
 
 fn request_of(asked: &Asked) -> Request {
-    Request::new(&TENANTS[asked.tenant], &OPERATIONS[asked.operation], &key(&asked.key.to_string())).bytes("body", [asked.body])
+    Request::new(&TENANTS[asked.tenant], &OPERATIONS[asked.operation], &key(&asked.key.to_string()))
+        .bytes("body", [asked.body])
 }
 
 fn play(acts: &[Act], mode: ScopeMode) {

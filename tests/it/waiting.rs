@@ -142,7 +142,8 @@ fn a_full_queue_refuses() {
         let Reply::Refused(Refused::Capacity { retry_after }) = refused else { panic!("{refused:?}") };
         assert!(retry_after > Duration::ZERO);
         assert_eq!(refused.advice(), Advice::RetrySameKey { after: retry_after });
-        for answer in store.execute_many(&[(request("many").wait(Duration::ZERO), ())], |(), fx| counted(fx)) {
+        for answer in store.execute_many(&[(request("many").wait(Duration::ZERO), ())], |(), fx| counted(fx))
+        {
             assert!(matches!(answer, Ok(Reply::Refused(Refused::Capacity { .. }))), "{answer:?}");
         }
         disk.heal();
