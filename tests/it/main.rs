@@ -1,7 +1,6 @@
 //! What the store promises, each promise in a module of its own.
 mod clock;
 mod common;
-mod compile;
 mod effects;
 mod errors;
 mod expiry;
