@@ -13,7 +13,6 @@ use super::clock::Deadline;
 use super::counters::count;
 use super::execute::{Placed, leave_failed};
 use super::places::{End, PlaceGuard};
-use super::queue::Size;
 use super::staging::{Ids, Staging};
 use super::writer::{Draft, Verdict};
 use crate::core::decide::Asked;
@@ -101,15 +100,10 @@ impl<'e> Call<'e> {
     fn gather(&mut self, pending: &mut VecDeque<usize>) -> Vec<Ready<'e>> {
         let mut round = Round::default();
         let mut ready = Vec::new();
-        let mut size = Size::default();
-        // The last command may go over the limit; the queue then makes it a larger batch, not a split one.
-        while size.commands < self.engine.settings.batch.commands && size.fits(self.engine.settings.batch) {
+        while ready.len() < self.engine.settings.batch_max {
             let Some(&number) = pending.front() else { break };
             match self.join(number, &mut round) {
-                Joined::Ready(joined) => {
-                    size = size.and(joined.draft.size());
-                    ready.push(joined);
-                }
+                Joined::Ready(joined) => ready.push(joined),
                 Joined::Answered(answer) => self.answers[number] = Some(answer),
                 Joined::Later => break,
             }
@@ -182,9 +176,9 @@ impl<'e> Call<'e> {
         let (drafts, waiting): (Vec<Draft>, Vec<_>) =
             ready.into_iter().map(|ready| (ready.draft, (ready.number, ready.guard))).unzip();
         let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
-        let deadline = Deadline::after(self.round_wait(&asked));
-        let size = drafts.iter().map(Draft::size).fold(Size::default(), Size::and);
-        let verdicts = match self.engine.queue.submit(drafts, size, false, deadline, self.engine) {
+        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, _)| *number)));
+        let commands = drafts.len();
+        let verdicts = match self.engine.queue.submit(drafts, commands, false, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
             Ok(Err(error)) => {
                 for (number, guard) in waiting {
@@ -228,9 +222,10 @@ impl<'e> Call<'e> {
     }
 
     /// How long the round may wait for room in the queue: as long as its most patient command.
-    fn round_wait(&self, asked: &[Arc<Asked>]) -> Duration {
-        let waits = asked.iter().map(|asked| self.engine.settings.policy(&asked.scope.operation).wait);
-        waits.max().unwrap_or_default()
+    fn round_wait(&self, numbers: impl Iterator<Item = usize>) -> Duration {
+        let jobs = numbers.filter_map(|number| self.jobs[number].as_ref().ok());
+        let usual = |job: &Job| self.engine.settings.policy(&job.asked.scope.operation).wait;
+        jobs.map(|job| job.wait.unwrap_or_else(|| usual(job))).max().unwrap_or_default()
     }
 
     /// Runs one command by itself, with its own budget for waiting.
