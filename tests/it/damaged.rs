@@ -38,7 +38,7 @@ fn cases(default: u64) -> u64 {
     std::env::var("ONECHO_CASES").map_or(default, |text| text.parse().expect("ONECHO_CASES is a number"))
 }
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Numbers that follow from a seed (`SplitMix64`).
 struct Chance(u64);
 
 impl Chance {
@@ -128,7 +128,7 @@ impl Said {
             said.check(&format!("name {number}"), holder, |holder| Some(holder? == NOTES.at(&id)));
         }
         let count = store.get(&SHOP, &COUNT, "all");
-        said.check("count", count, |row| Some(row?.value == COMMANDS as i64));
+        said.check("count", count, |row| Some(usize::try_from(row?.value) == Ok(COMMANDS)));
         said
     }
 

@@ -50,11 +50,12 @@ fn state_body(state: &Read) -> Vec<u8> {
 }
 
 fn put_number(out: &mut Vec<u8>, number: u64) {
+    let little = number.to_le_bytes();
     match number {
-        0..=250 => out.push(number as u8),
-        251..=0xFFFF => out.extend([&[251][..], &(number as u16).to_le_bytes()].concat()),
-        0x1_0000..=0xFFFF_FFFF => out.extend([&[252][..], &(number as u32).to_le_bytes()].concat()),
-        _ => out.extend([&[253][..], &number.to_le_bytes()].concat()),
+        0..=250 => out.push(little[0]),
+        251..=0xFFFF => out.extend([&[251], &little[..2]].concat()),
+        0x1_0000..=0xFFFF_FFFF => out.extend([&[252], &little[..4]].concat()),
+        _ => out.extend([&[253], &little[..]].concat()),
     }
 }
 

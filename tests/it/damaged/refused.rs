@@ -26,7 +26,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
     foreign(b"PK\x03\x04\x14\x00\x00\x00\x08\x00 and so on");
     foreign(b"SQLite format 3\x00\x10\x00\x01\x01");
     foreign(b"redb");
-    foreign(&[0; 100_000]);
+    foreign(&vec![0; 100_000]);
     foreign(&[0xFF; 4096]);
     foreign(b"\n");
 }
