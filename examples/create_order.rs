@@ -1,7 +1,8 @@
-//! A service that creates orders: a balance that is checked, a refusal that is remembered, a cart that can be ordered once,
-//! and a retry that gets the first answer. What a web framework would add is left out.
+//! A service that creates orders: a balance that is checked, a refusal that is remembered, a cart that can
+//! be ordered once, and a retry that gets the first answer. What a web framework would add is left out.
 //!
-//! Run it with `cargo run --example create_order`; it works in a temporary directory and checks what it claims.
+//! Run it with `cargo run --example create_order`; it works in a temporary directory and checks what it
+//! claims.
 
 use std::time::Duration;
 
@@ -108,7 +109,8 @@ fn main() -> Result<(), BoxError> {
     assert!(matches!(first, Answer::Finished { code: 201, replayed: false, .. }), "{first:?}");
     assert_eq!(balance(&store)?, Some(300));
 
-    // The answer was lost; the client asks again, and formats its body anew. It gets the first answer and pays once.
+    // The answer was lost; the client asks again, and formats its body anew. It gets the first answer and
+    // pays once.
     let Answer::Finished { body: order, .. } = first else { return Err("no order".into()) };
     let again = create_order(&store, "k-1", br#"{ "customer": "ada", "cents": 700, "id": "cart-1" }"#)?;
     assert_eq!(again, Answer::Finished { code: 201, body: order.clone(), replayed: true });
@@ -120,7 +122,8 @@ fn main() -> Result<(), BoxError> {
     let held = create_order(&store, "k-2", br#"{"id":"cart-1","customer":"ada","cents":100}"#)?;
     assert!(matches!(held, Answer::Exists(held) if order["id"] == held.id.as_str()));
 
-    // Too dear: a refusal, remembered also when there is money by the time of the retry. A new attempt has a new key.
+    // Too dear: a refusal, remembered also when there is money by the time of the retry. A new attempt has
+    // a new key.
     let refusal = create_order(&store, "k-3", other)?;
     let missing = json!({ "missing": 400 });
     assert_eq!(refusal, Answer::Finished { code: 402, body: missing.clone(), replayed: false });

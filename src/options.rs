@@ -143,7 +143,7 @@ impl Options {
     }
 
     /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store can be opened,
-    /// read and finish what it began; new commands are refused until there is room for twice as much again. 0 keeps none; at most
+    /// read and finish what it began; new commands are refused until there is room for it twice. 0 keeps none; at most
     /// 1 GiB; default 1 MiB.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.0.reserve_bytes = bytes;

@@ -75,8 +75,8 @@ impl At {
 
 /// Run each row of a CSV or JSON Lines file as one command that makes one resource
 ///
-/// Rows that have run before are replayed, so the same command line goes on where a killed or stopped run ended. Only this
-/// subcommand makes a store that is not there.
+/// Rows that have run before are replayed, so the same command line goes on where a killed or stopped run
+/// ended. Only this subcommand makes a store that is not there.
 #[derive(Debug, ClapArgs)]
 #[group(id = "keys", required = true, multiple = false, args = ["key", "key_line"])]
 pub(super) struct Ingest {

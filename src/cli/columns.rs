@@ -1,4 +1,5 @@
-//! From a record to a row: its key, its id and its JSON. Owns the meaning of columns; must not know where records come from.
+//! From a record to a row: its key, its id and its JSON. Owns the meaning of columns; must not know where
+//! records come from.
 
 use std::io;
 
@@ -141,7 +142,8 @@ fn fields(text: &[u8]) -> Result<csv::StringRecord, String> {
     }
 }
 
-/// An object with the columns in the header's order, each as text: what a number or a date means is not this program's to say.
+/// An object with the columns in the header's order, each as text: what a number or a date means is not
+/// this program's to say.
 fn write_object(to: &mut Vec<u8>, header: &[String], fields: &csv::StringRecord) -> io::Result<()> {
     let mut json = serde_json::Serializer::new(to);
     let mut object = json.serialize_map(Some(header.len()))?;

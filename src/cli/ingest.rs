@@ -1,5 +1,5 @@
-//! A file of rows into a store. Owns the order: input, output, store, workers, summary; what can be wrong with the arguments
-//! is found out before a store is made.
+//! A file of rows into a store. Owns the order: input, output, store, workers, summary; what can be wrong
+//! with the arguments is found out before a store is made.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,5 @@
-//! What is told of a row, a resource and a command as JSON. Owns the names of the fields, which `docs/cli.md` lists.
+//! What is told of a row, a resource and a command as JSON. Owns the names of the fields, which
+//! `docs/cli.md` lists.
 
 use serde::Serialize;
 use serde_json::value::RawValue;

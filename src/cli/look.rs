@@ -1,5 +1,5 @@
-//! Looks at a store: one resource, one command, a list, numbers. Owns the words; every look opens what exists and makes
-//! nothing.
+//! Looks at a store: one resource, one command, a list, numbers. Owns the words; every look opens what
+//! exists and makes nothing.
 
 use super::args::{Get, List, Stats, Status};
 use super::exit::{Exit, Failure, say};
@@ -91,7 +91,8 @@ fn print_fields(of: &StatusLine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One kind under each codec that values can be shown from. A row says which one it has, and is read by that alone.
+/// One kind under each codec that values can be shown from. A row says which one it has, and is read by
+/// that alone.
 struct Kinds {
     raw: Kind<Bytes>,
     json: Kind<Box<serde_json::value::RawValue>>,

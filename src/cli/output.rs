@@ -1,4 +1,5 @@
-//! Where answers go: the output file of an ingest, and standard output. Owns what happens to lines that are there already.
+//! Where answers go: the output file of an ingest, and standard output. Owns what happens to lines that are
+//! there already.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

@@ -1,8 +1,8 @@
-//! Records of an input, each with the line it starts on. Owns line numbers, quotes that span lines, and the bound on a
-//! record; must not know what a column means.
+//! Records of an input, each with the line it starts on. Owns line numbers, quotes that span lines, and the
+//! bound on a record; must not know what a column means.
 //!
-//! Lines are counted here and not by the CSV parser, because a row may be known by its line alone: blank lines, line ends of
-//! two bytes and a quote that never ends must not move the numbers behind them.
+//! Lines are counted here and not by the CSV parser, because a row may be known by its line alone: blank
+//! lines, line ends of two bytes and a quote that never ends must not move the numbers behind them.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};

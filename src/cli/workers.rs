@@ -1,7 +1,8 @@
-//! Threads that take rows, ask the store, and hand answers on. Owns when a row is asked again, and when all of them stop.
+//! Threads that take rows, ask the store, and hand answers on. Owns when a row is asked again, and when all
+//! of them stop.
 //!
-//! A row is always asked again under its own key. Memory holds one row a thread, however long the input is: a thread takes
-//! its next row when it is done with the last.
+//! A row is always asked again under its own key. Memory holds one row a thread, however long the input is:
+//! a thread takes its next row when it is done with the last.
 
 use std::path::Path;
 use std::thread;
@@ -58,7 +59,8 @@ impl<'r> Crew<'r> {
         Self { store, target, columns, rows, input, report, reopens: Mutex::new(0), halt: Halt::default() }
     }
 
-    /// Works through the rows on `jobs` threads, this one among them; returns what stopped the run, if anything did.
+    /// Works through the rows on `jobs` threads, this one among them; returns what stopped the run, if
+    /// anything did.
     pub fn work(&self, jobs: u16) -> Result<(), Failure> {
         thread::scope(|scope| {
             for _ in 1..jobs {
@@ -134,7 +136,8 @@ impl<'r> Crew<'r> {
         last.map(|reply| RowLine::reply(line, row.key.as_str(), reply))
     }
 
-    /// Opens a stopped store again, once for all threads that met the stop; halts the run when it stays stopped.
+    /// Opens a stopped store again, once for all threads that met the stop; halts the run when it stays
+    /// stopped.
     fn reopen(&self, seen: u32, mut error: Error) {
         let mut reopens = self.reopens.lock();
         if *reopens != seen {
@@ -158,8 +161,8 @@ impl<'r> Crew<'r> {
 
 fn full(store: &Store) -> Failure {
     let text = format!(
-        "the disk is full; what is done ({} rows in the store) is kept: make room, then run the same command again \
-         to go on",
+        "the disk is full; what is done ({} rows in the store) is kept: make room, then run the same command \
+         again to go on",
         store.stats().executed
     );
     Failure::new(Exit::Stopped, text)

@@ -1,4 +1,5 @@
-//! What the command line promises: its exit codes, what it tells, and that nothing it refuses changes anything.
+//! What the command line promises: its exit codes, what it tells, and that nothing it refuses changes
+//! anything.
 
 #![expect(clippy::unwrap_used, reason = "a test: it fails loudly")]
 
@@ -162,7 +163,17 @@ fn a_bad_row_is_told_with_its_line_and_the_rest_goes_on() {
     }
     assert_eq!(shop.run("list --tenant t --kind order").ends(0).text(), "a\ne\n");
 
-    let jsonl = "{\"id\":\"x\",\"n\":1.10}\n{\"id\":\n[1]\n{\"n\":1}\n{\"id\":1.5}\n{\"id\":\"y\",\"id\":\"z\"}\n\n{\"id\":7}";
+    let jsonl = [
+        r#"{"id":"x","n":1.10}"#,
+        r#"{"id":"#,
+        "[1]",
+        r#"{"n":1}"#,
+        r#"{"id":1.5}"#,
+        r#"{"id":"y","id":"z"}"#,
+        "",
+        r#"{"id":7}"#,
+    ]
+    .join("\n");
     let ran = shop.ingest("--key id", &shop.file("in.jsonl", jsonl)).ends(1);
     assert_eq!(ran.counts(), json!({"rows": 7, "executed": 2, "bad": 5}));
     assert_eq!(shop.run("get --tenant t --kind order --id x").ends(0).text(), "{\"id\":\"x\",\"n\":1.10}\n");
@@ -189,8 +200,8 @@ fn a_resource_that_is_there_stops_its_row_and_leaves_the_key_free() {
     let words = format!("--key-line --id id --jobs 1 --output {}", output.display());
     let ran = shop.ingest(&words, &shop.file("in.csv", "id,n\na,1\na,2\n")).ends(1);
     assert_eq!(ran.counts(), json!({"rows": 2, "executed": 1, "duplicate": 1}));
-    let told = json!({"line": 3, "key": "line-3", "result": "duplicate", "resource": {"kind": "order", "id": "a"},
-        "made_by": "line-2"});
+    let told = json!({"line": 3, "key": "line-3", "result": "duplicate",
+        "resource": {"kind": "order", "id": "a"}, "made_by": "line-2"});
     assert_eq!(lines(&output)[1], told);
     let status = shop.run("status --tenant t --operation import --key line-3 --json").ends(1);
     assert_eq!(status.json(), json!({"state": "absent"}));

@@ -1,6 +1,7 @@
 //! A killed `ingest` loses nothing it has told of and does nothing twice.
 //!
-//! The real binary works on real rows, is killed at random moments, again and again, and is started again until it is done.
+//! The real binary works on real rows, is killed at random moments, again and again, and is started again
+//! until it is done.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test: it fails loudly")]
 #![expect(clippy::disallowed_macros, reason = "the seed of a failure has to be seen")]
@@ -189,7 +190,8 @@ impl Chance {
     fn wait_and_kill(&mut self, child: &mut Child, place: &Place, done: usize) -> bool {
         let (_nobody, never) = mpsc::channel::<()>();
         let pause = |span| never.recv_timeout(span).unwrap_err();
-        // Some kills hit the start, whatever it is doing; most hit new work, behind the replays of what is done.
+        // Some kills hit the start, whatever it is doing; most hit new work, behind the replays of what is
+        // done.
         if self.below(4) > 0 {
             let goal = place.output_bytes() + LINE_BYTES * (done as u64 + self.below(150));
             while place.output_bytes() < goal && child.try_wait().unwrap().is_none() {

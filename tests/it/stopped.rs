@@ -16,7 +16,8 @@ const STOPS: u64 = 300;
 /// Far more than the test takes: what has not ended by then hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// Numbers are asked by gauges at any time: also while the writer works, the store stops, and it is opened again.
+/// Numbers are asked by gauges at any time: also while the writer works, the store stops, and it is opened
+/// again.
 #[test]
 fn numbers_can_be_asked_while_a_store_stops_and_is_opened_again() {
     let (done, ended) = mpsc::channel();
@@ -102,7 +103,8 @@ fn a_store_on_a_full_disk_replays_refuses_and_goes_on_when_there_is_room() {
     }
 }
 
-/// Runs new commands until one is refused; returns how many are done. Each command's own value takes new room.
+/// Runs new commands until one is refused; returns how many are done. Each command's own value takes new
+/// room.
 fn fill(store: &Store, mut done: u64) -> u64 {
     loop {
         match run(store, done) {
