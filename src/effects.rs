@@ -1,6 +1,7 @@
 //! What a closure reads and wants: the typed face of staging. Translation only.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use crate::core::effect::{Change, Value};
 use crate::core::error::Error;
@@ -37,11 +38,13 @@ pub struct Effects<'s, 'e> {
     staging: &'s mut Staging<'e>,
     /// The first failure of a method that returns no `Result`.
     failed: Option<Error>,
+    /// A closure's effects stay on its thread.
+    on_thread: PhantomData<*const ()>,
 }
 
 impl<'s, 'e> Effects<'s, 'e> {
     pub(crate) fn new(staging: &'s mut Staging<'e>) -> Self {
-        Self { staging, failed: None }
+        Self { staging, failed: None, on_thread: PhantomData }
     }
 
     pub(crate) fn into_failed(self) -> Option<Error> {

@@ -13,6 +13,7 @@ use super::clock::Deadline;
 use super::counters::count;
 use super::execute::{Placed, leave_failed};
 use super::places::{End, PlaceGuard};
+use super::queue::Size;
 use super::staging::{Ids, Staging};
 use super::writer::{Draft, Verdict};
 use crate::core::decide::Asked;
@@ -100,10 +101,15 @@ impl<'e> Call<'e> {
     fn gather(&mut self, pending: &mut VecDeque<usize>) -> Vec<Ready<'e>> {
         let mut round = Round::default();
         let mut ready = Vec::new();
-        while ready.len() < self.engine.settings.batch_max {
+        let mut size = Size::default();
+        // The last command may go over the limit; the queue then makes it a larger batch, not a split one.
+        while size.commands < self.engine.settings.batch.commands && size.fits(self.engine.settings.batch) {
             let Some(&number) = pending.front() else { break };
             match self.join(number, &mut round) {
-                Joined::Ready(joined) => ready.push(joined),
+                Joined::Ready(joined) => {
+                    size = size.and(joined.draft.size());
+                    ready.push(joined);
+                }
                 Joined::Answered(answer) => self.answers[number] = Some(answer),
                 Joined::Later => break,
             }
@@ -177,8 +183,8 @@ impl<'e> Call<'e> {
             ready.into_iter().map(|ready| (ready.draft, (ready.number, ready.guard))).unzip();
         let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
         let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, _)| *number)));
-        let commands = drafts.len();
-        let verdicts = match self.engine.queue.submit(drafts, commands, false, deadline, self.engine) {
+        let size = drafts.iter().map(Draft::size).fold(Size::default(), Size::and);
+        let verdicts = match self.engine.queue.submit(drafts, size, false, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
             Ok(Err(error)) => {
                 for (number, guard) in waiting {

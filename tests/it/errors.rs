@@ -176,11 +176,7 @@ fn errors_quote_no_value() {
 #[test]
 fn a_closures_error_keeps_its_cause() -> Result<(), BoxError> {
     let store = store();
-    let fail = || {
-        store.execute(&request("k"), |_| {
-            Err(std::num::ParseIntError::from("x".parse::<u8>().unwrap_err()).into())
-        })
-    };
+    let fail = || store.execute(&request("k"), |_| Err("x".parse::<u8>().unwrap_err().into()));
     let error = fail().unwrap_err();
     assert!(std::error::Error::source(&error).unwrap().is::<std::num::ParseIntError>());
     assert!(error.downcast::<std::num::ParseIntError>().is_ok());

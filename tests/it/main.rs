@@ -1,19 +1,40 @@
 //! What the store promises, each promise in a module of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "tests start threads and print what they did")]
-#![allow(clippy::pedantic, reason = "tests are read for their promise")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests start threads and print what they did"
+)]
+#![allow(clippy::pedantic, clippy::type_complexity, reason = "tests are read for their promise")]
 
+mod classes;
+#[cfg(feature = "cli")]
+mod cli;
 mod clock;
 mod common;
+mod compile;
+mod crash;
+mod crash_mistakes;
+mod crash_model;
+mod crash_plan;
+mod damaged;
+mod disk_faults;
 mod effects;
 mod errors;
 mod expiry;
 mod fingerprints;
+mod fixture;
+mod format;
+mod fuzzed;
 mod keys;
+#[cfg(feature = "cli")]
+mod kill;
 mod limits;
 mod many;
 mod outcomes;
 mod properties;
 mod races;
+mod stopped;
+mod tidy;
 mod waiting;

@@ -1,3 +1,5 @@
+//! refused: E0308
+
 use onecho::{Bytes, Finished};
 
 fn send(finished: Finished) -> Bytes {

@@ -1,3 +1,5 @@
+//! refused: E0080
+
 use onecho::{Kind, Operation, Tenant};
 
 const NOBODY: Tenant = Tenant::new("");

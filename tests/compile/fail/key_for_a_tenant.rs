@@ -1,3 +1,5 @@
+//! refused: E0308
+
 use onecho::{Key, Kind, Store};
 
 fn look(store: &Store, key: &Key) {

@@ -1,3 +1,5 @@
+//! refused: E0004
+
 use onecho::Reply;
 
 fn status(reply: Reply) -> u16 {

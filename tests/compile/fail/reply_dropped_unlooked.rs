@@ -1,3 +1,5 @@
+//! refused: unused `Reply` that must be used
+
 #![deny(unused_must_use)]
 use onecho::{BoxError, Outcome, Request, Store};
 

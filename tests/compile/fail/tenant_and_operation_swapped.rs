@@ -1,3 +1,5 @@
+//! refused: E0308
+
 use onecho::{Key, Operation, Request, Tenant};
 
 fn main() {

@@ -1,3 +1,5 @@
+//! refused: E0308
+
 use onecho::{Effects, Kind, Outcome};
 
 const NOTES: Kind<String> = Kind::json("note");

@@ -81,11 +81,16 @@ fn main() -> Result<(), BoxError> {
     let error = create(&store, &tenant, "k-1", body).unwrap_err().downcast::<Error>().unwrap();
     assert!(error.downcast::<NoCustomer>().is_ok());
     let give = Request::new(&tenant, &Operation::new("give"), &Key::random()).bytes("body", []);
-    assert!(store.execute(&give, |fx| {
-        fx.put(&BALANCES, "ada", &Balance { cents: 8 })?;
-        fx.add(&STOCK, "bolts", 5, 0)?;
-        named(fx)
-    })?.into_finished().is_ok());
+    assert!(
+        store
+            .execute(&give, |fx| {
+                fx.put(&BALANCES, "ada", &Balance { cents: 8 })?;
+                fx.add(&STOCK, "bolts", 5, 0)?;
+                named(fx)
+            })?
+            .into_finished()
+            .is_ok()
+    );
     let first = create(&store, &tenant, "k-1", body)?;
     assert_eq!((first.0, &first), (201, &create(&store, &tenant, "k-1", body)?));
     assert_eq!(create(&store, &tenant, "k-2", body)?.0, 402);

@@ -1,3 +1,5 @@
+//! refused: E0277
+
 use onecho::{Outcome, Request, Store};
 
 fn run(store: &Store, request: &Request) {
