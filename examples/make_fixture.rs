@@ -1,7 +1,8 @@
-//! Writes the store that the tests of the file format read:
-//! `cargo run --example make_fixture -- tests/fixtures/format-1.onecho`. Without a path it writes one that it removes again.
+//! Writes the store that the tests of the file format read: `cargo run --example make_fixture --
+//! tests/fixtures/format-1.onecho`. Without a path it writes one that it removes again.
 //!
-//! For whoever changes the format before the first release; after it, a new version gets a new fixture and this one stays.
+//! For whoever changes the format before the first release; after it, a new version gets a new fixture and
+//! this one stays.
 
 #[path = "../tests/fixtures/content.rs"]
 #[expect(dead_code, clippy::unwrap_used, clippy::unnecessary_wraps, reason = "shared with the tests")]

@@ -13,15 +13,16 @@ use crate::engine::staging::Staging;
 use crate::kind::Kind;
 use crate::resource::{Resource, decoded};
 
-/// What a command reads and wants changed. Each read sees the command's own changes and is checked again at commit;
-/// nothing is written before. Methods fail on limits and on encoding only.
+/// What a command reads and wants changed. Each read sees the command's own changes and is checked again at
+/// commit; nothing is written before. Methods fail on limits and on encoding only.
 ///
 /// ```
 /// # use onecho::{testing::SimDisk, *};
 /// const SEATS: Kind<i64> = Kind::counter("seats");
 /// const BOOKINGS: Kind<String> = Kind::json("booking");
 /// # let store = SimDisk::seeded(1).open(Options::new())?;
-/// # let request = Request::new(&Tenant::new("t"), &Operation::new("book"), &Key::parse("k")?).bytes("body", "x");
+/// # let (tenant, book) = (Tenant::new("t"), Operation::new("book"));
+/// # let request = Request::new(&tenant, &book, &Key::parse("k")?).bytes("body", "x");
 /// let reply = store.execute(&request, |fx| {
 ///     if !fx.add(&SEATS, "flight-7", -1, -100)? {
 ///         return Ok(Outcome::failed(409)); // sold out: recorded, and replayed
@@ -51,13 +52,14 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.failed
     }
 
-    /// A row, with this command's own changes on it. That it is so, or absent, must still hold at commit; else the
-    /// closure is called again. A row this command has changed shows version 0 until it is committed.
+    /// A row, with this command's own changes on it. That it is so, or absent, must still hold at commit;
+    /// else the closure is called again. A row this command has changed shows version 0 until it is
+    /// committed.
     ///
     /// # Errors
     ///
-    /// `Invalid` when the row was written with another codec or is no `T`; `LimitExceeded` above 1,024 rows; `Corrupt`
-    /// or `Unavailable` when it cannot be read.
+    /// `Invalid` when the row was written with another codec or is no `T`; `LimitExceeded` above 1,024 rows;
+    /// `Corrupt` or `Unavailable` when it cannot be read.
     pub fn get<T>(&mut self, kind: &Kind<T>, id: &str) -> Result<Option<Resource<T>>, Error> {
         let key = self.key(kind, id)?;
         let row = self.staging.read(&key)?;
@@ -86,7 +88,8 @@ impl<'s, 'e> Effects<'s, 'e> {
         Ok(kind.at(id))
     }
 
-    /// Writes a row unless it has seen an event of this time or a newer one; then the row stays, counted as stale.
+    /// Writes a row unless it has seen an event of this time or a newer one; then the row stays, counted as
+    /// stale.
     ///
     /// # Errors
     ///
@@ -102,7 +105,8 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.stage(kind, id, Change::PutIfNewer(value, time))
     }
 
-    /// Adds, unless that ends below `floor`: says which. Guards only this answer, so that a hot counter does not conflict.
+    /// Adds, unless that ends below `floor`: says which. Guards only this answer, so that a hot counter does
+    /// not conflict.
     ///
     /// # Errors
     ///
@@ -121,8 +125,8 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.stage(kind, id, Change::Remove)
     }
 
-    /// Removes a row unless it has seen an event of this time or a newer one. Leaves the time behind, so that an older
-    /// event does not bring the row back.
+    /// Removes a row unless it has seen an event of this time or a newer one. Leaves the time behind, so that
+    /// an older event does not bring the row back.
     ///
     /// # Errors
     ///
@@ -131,8 +135,9 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.stage(kind, id, Change::RemoveIfNewer(time))
     }
 
-    /// Takes a value under a name for `holder`, within its tenant, or within all where the holder is shared. Where another
-    /// holds it, the command is answered `Duplicate`. It stays taken until [`Effects::release`].
+    /// Takes a value under a name for `holder`, within its tenant, or within all where the holder is shared.
+    /// Where another holds it, the command is answered `Duplicate`. It stays taken until
+    /// [`Effects::release`].
     ///
     /// # Errors
     ///
@@ -152,8 +157,8 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.staging.stage(key, Change::Release(holder.clone()))
     }
 
-    /// An id that sorts by time (UUID version 7, RFC 9562); the same when this closure is called again. Should the
-    /// operating system give no random bytes, the command fails when the closure returns.
+    /// An id that sorts by time (UUID version 7, RFC 9562); the same when this closure is called again.
+    /// Should the operating system give no random bytes, the command fails when the closure returns.
     pub fn new_id(&mut self) -> String {
         self.staging.new_id().unwrap_or_else(|error| {
             self.failed.get_or_insert(error);

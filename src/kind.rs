@@ -15,8 +15,9 @@ use crate::db::codec;
 
 /// A kind of resource and how its values are written.
 ///
-/// The choice outlives the code: a value written as JSON is read by a type that has gained a field since, one written with
-/// bincode is smaller and is not. The codec is stored with each row; another one under the same name is `Invalid`.
+/// The choice outlives the code: a value written as JSON is read by a type that has gained a field since, one
+/// written with bincode is smaller and is not. The codec is stored with each row; another one under the same
+/// name is `Invalid`.
 ///
 /// ```
 /// use onecho::{Kind, testing::SimDisk, *};
@@ -41,7 +42,8 @@ impl<T: Serialize + DeserializeOwned> Kind<T> {
     ///
     /// # Panics
     ///
-    /// When the name is empty, longer than 128 bytes, or holds a control byte; in a `const` that is a compile error.
+    /// When the name is empty, longer than 128 bytes, or holds a control byte; in a `const` that is a compile
+    /// error.
     #[must_use]
     pub const fn json(name: &'static str) -> Self {
         Self::constant(name, Codec::Json, write_json, read_json)

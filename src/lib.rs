@@ -1,8 +1,9 @@
 //! An embedded store that makes a command run once and answers every retry with the same result.
 //!
-//! A client sends "create order", the service commits, the line drops, the client sends it again under the same key: it must
-//! get the first answer, never a second order. onecho keeps one record per command, and the effects of the command, in one
-//! file, committed together. A service on an edge box or a device links it in; there is no server.
+//! A client sends "create order", the service commits, the line drops, the client sends it again under the
+//! same key: it must get the first answer, never a second order. onecho keeps one record per command, and the
+//! effects of the command, in one file, committed together. A service on an edge box or a device links it in;
+//! there is no server.
 //!
 //! ```
 //! use onecho::{BoxError, Key, Kind, Operation, Options, Outcome, Reply, Request, Store, Tenant};
@@ -34,23 +35,26 @@
 //!
 //! # Guarantees
 //!
-//! - **At most one successful set of effects per key**, whatever crashes, races or clocks do. Record, effects and journal
-//!   entry of a command are in one durable commit: all there, or none.
-//! - **Accepted exactly once**: a reply that says done was sent after that commit. A retry within the key's window gets the
-//!   recorded outcome byte for byte.
-//! - Another request under a used key never runs and never sees the first one's outcome. Another tenant sees nothing.
+//! - **At most one successful set of effects per key**, whatever crashes, races or clocks do. Record, effects
+//!   and journal entry of a command are in one durable commit: all there, or none.
+//! - **Accepted exactly once**: a reply that says done was sent after that commit. A retry within the key's
+//!   window gets the recorded outcome byte for byte.
+//! - Another request under a used key never runs and never sees the first one's outcome. Another tenant sees
+//!   nothing.
 //! - Of many callers of one key, on any threads, one runs; the others wait or are told that it runs.
 //! - A damaged, foreign or newer file is an error, never an empty store.
 //!
 //! # Limits
 //!
-//! - It is not "exactly once everywhere". What a closure does outside the store is not covered: closures may run again before
-//!   anything is written, and must not reach outside. (Claims, steps and an outbox for such work are to come.)
+//! - It is not "exactly once everywhere". What a closure does outside the store is not covered: closures may
+//!   run again before anything is written, and must not reach outside. (Claims, steps and an outbox for such
+//!   work are to come.)
 //! - One process has the file at a time; one writer commits at a time. Reads go on beside it.
 //! - A key is remembered for its window ([`Policy::key_window`]), as expired for ever by default.
-//! - A file above [`Options::check_at_open_max`] is checked in the background after it is opened: until that is over
-//!   ([`Stats::checked`]) damage may make a key look absent.
-//! - A disk that says "synced" and is not, and several bits of damage that a 32-bit checksum misses, are out of reach.
+//! - A file above [`Options::check_at_open_max`] is checked in the background after it is opened: until that
+//!   is over ([`Stats::checked`]) damage may make a key look absent.
+//! - A disk that says "synced" and is not, and several bits of damage that a 32-bit checksum misses, are out
+//!   of reach.
 //!
 //! # Features
 //!
@@ -64,9 +68,10 @@
 //!
 //! # Map
 //!
-//! [`Store`] runs [`Request`]s; their closures stage [`Effects`] and say an [`Outcome`]; callers match on a [`Reply`], and an
-//! [`Error`] says what is wrong with the call, the file or the disk. [`Options`] and [`Policy`] hold every limit. The
-//! repository's `docs/` has the architecture, the invariants, the file format and how it is tested.
+//! [`Store`] runs [`Request`]s; their closures stage [`Effects`] and say an [`Outcome`]; callers match on a
+//! [`Reply`], and an [`Error`] says what is wrong with the call, the file or the disk. [`Options`] and
+//! [`Policy`] hold every limit. The repository's `docs/` has the architecture, the invariants, the file
+//! format and how it is tested.
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -77,7 +77,8 @@ impl Options {
         self
     }
 
-    /// What makes two commands the same. Fixed when the file is created; opening it with another mode is an error.
+    /// What makes two commands the same. Fixed when the file is created; opening it with another mode is an
+    /// error.
     pub fn scope_mode(mut self, mode: ScopeMode) -> Self {
         self.0.scope_mode = mode;
         self
@@ -95,15 +96,15 @@ impl Options {
         self
     }
 
-    /// Memory for finished records that are replayed without a lock, in bytes; 0 turns it off. At most 16 GiB; default
-    /// 16 MiB, some 16,000 records.
+    /// Memory for finished records that are replayed without a lock, in bytes; 0 turns it off. At most 16
+    /// GiB; default 16 MiB, some 16,000 records.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
         self.0.replay_bytes = bytes;
         self
     }
 
-    /// Commands that may wait for the writer; when it is full, a call is answered `Refused` after its wait. 1 to 1,000,000;
-    /// default 4,096.
+    /// Commands that may wait for the writer; when it is full, a call is answered `Refused` after its wait. 1
+    /// to 1,000,000; default 4,096.
     pub fn queue_max(mut self, commands: usize) -> Self {
         self.0.queue_max = commands;
         self
@@ -115,22 +116,23 @@ impl Options {
         self
     }
 
-    /// Bytes of outcomes and effects that one commit takes, give or take its last command; a larger command is a commit of
-    /// its own. 64 KiB to 1 GiB; default 8 MiB.
+    /// Bytes of outcomes and effects that one commit takes, give or take its last command; a larger command
+    /// is a commit of its own. 64 KiB to 1 GiB; default 8 MiB.
     pub fn batch_bytes_max(mut self, bytes: usize) -> Self {
         self.0.batch.bytes = bytes;
         self
     }
 
-    /// How often a closure is called again because rows have changed under it, before `Conflict`. At most 1,000; default 16.
+    /// How often a closure is called again because rows have changed under it, before `Conflict`. At most
+    /// 1,000; default 16.
     pub fn rerun_max(mut self, reruns: u32) -> Self {
         self.0.rerun_max = reruns;
         self
     }
 
-    /// Up to this size of the file every open checks all of it. Above it, each commit saves what makes the open after a kill
-    /// short, and a thread checks the file once it is open: until that has ended, `Stats::checked` says so, and a damaged
-    /// tree may make a key look absent. In bytes; default 64 MiB.
+    /// Up to this size of the file every open checks all of it. Above it, each commit saves what makes the
+    /// open after a kill short, and a thread checks the file once it is open: until that has ended,
+    /// `Stats::checked` says so, and a damaged tree may make a key look absent. In bytes; default 64 MiB.
     pub fn check_at_open_max(mut self, bytes: u64) -> Self {
         self.0.check_at_open_max = bytes;
         self
@@ -142,9 +144,9 @@ impl Options {
         self
     }
 
-    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store can be opened,
-    /// read and finish what it began; new commands are refused until there is room for it twice. 0 keeps none; at most
-    /// 1 GiB; default 1 MiB.
+    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store
+    /// can be opened, read and finish what it began; new commands are refused until there is room for it
+    /// twice. 0 keeps none; at most 1 GiB; default 1 MiB.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.0.reserve_bytes = bytes;
         self
@@ -156,21 +158,23 @@ impl Options {
         self
     }
 
-    /// The longest jump forward of the wall clock, at opening or against the monotonic clock, that is believed at once.
-    /// After a longer one nothing expires until it has kept step for [`Options::clock_settle`]. Default: 7 days.
+    /// The longest jump forward of the wall clock, at opening or against the monotonic clock, that is
+    /// believed at once. After a longer one nothing expires until it has kept step for
+    /// [`Options::clock_settle`]. Default: 7 days.
     pub fn clock_jump_max(mut self, jump: Duration) -> Self {
         self.0.clock_jump_max = jump;
         self
     }
 
-    /// How long a clock that has jumped must keep step with the monotonic one before it is believed. Default: 10 min.
+    /// How long a clock that has jumped must keep step with the monotonic one before it is believed. Default:
+    /// 10 min.
     pub fn clock_settle(mut self, settle: Duration) -> Self {
         self.0.clock_settle = settle;
         self
     }
 
-    /// A label of this store, kept with what it writes and shown to callers who wait. At most 128 bytes; no secret.
-    /// Default: `onecho`.
+    /// A label of this store, kept with what it writes and shown to callers who wait. At most 128 bytes; no
+    /// secret. Default: `onecho`.
     pub fn owner(mut self, label: &str) -> Self {
         label.clone_into(&mut self.0.owner);
         self

@@ -14,8 +14,9 @@ use crate::core::policy::Policy;
 
 /// A scope and digests of what was asked. Owns no part, borrows nothing, is hashed once.
 ///
-/// A request without a part is `Invalid` when it is executed: without a fingerprint one body could be replayed for
-/// another. A command that asks nothing says so with `.bytes("body", [])`. A part named twice is `Invalid` too.
+/// A request without a part is `Invalid` when it is executed: without a fingerprint one body could be
+/// replayed for another. A command that asks nothing says so with `.bytes("body", [])`. A part named twice is
+/// `Invalid` too.
 ///
 /// ```
 /// use onecho::{Key, Operation, Request, Tenant};
@@ -55,15 +56,16 @@ impl Request {
         self
     }
 
-    /// A part that is JSON: compared by content where the policy says so, where member order, white space and escapes are
-    /// formatting and a number is its text, never rounded. What is not JSON, or names a member twice, is compared exactly.
+    /// A part that is JSON: compared by content where the policy says so, where member order, white space and
+    /// escapes are formatting and a number is its text, never rounded. What is not JSON, or names a member
+    /// twice, is compared exactly.
     pub fn json(mut self, part: &str, text: impl AsRef<[u8]>) -> Self {
         self.parts.json(part, text.as_ref());
         self
     }
 
-    /// A part of names and values, such as a query or a form. The order of different names is formatting; the order of
-    /// the values of one name is not.
+    /// A part of names and values, such as a query or a form. The order of different names is formatting; the
+    /// order of the values of one name is not.
     pub fn fields(mut self, part: &str, fields: &[(&str, &str)]) -> Self {
         self.parts.fields(part, fields);
         self
@@ -79,7 +81,8 @@ impl Request {
         Ok(self)
     }
 
-    /// How long this call may wait for another that runs the scope, in place of the policy's time. No part of the identity.
+    /// How long this call may wait for another that runs the scope, in place of the policy's time. No part of
+    /// the identity.
     pub fn wait(mut self, budget: Duration) -> Self {
         self.wait = Some(budget);
         self

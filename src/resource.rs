@@ -52,8 +52,8 @@ pub(crate) fn decoded<T>(kind: &Kind<T>, id: &str, row: Row) -> Result<Resource<
 /// Rows read in one go.
 const PAGE_ROWS: usize = 256;
 
-/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each row at most
-/// once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
+/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each
+/// row at most once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
 ///
 /// ```
 /// # use onecho::{testing::SimDisk, *};

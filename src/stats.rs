@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::engine::read::Numbers;
 
-/// What a store has done and holds. `executed` is a total kept in the file; counters without another note count since the
-/// store was opened.
+/// What a store has done and holds. `executed` is a total kept in the file; counters without another note
+/// count since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
@@ -63,8 +63,8 @@ pub struct Stats {
     pub unknown_open: u64,
     /// The wall clock has jumped and is not believed; nothing expires by the jump.
     pub clock_suspect: bool,
-    /// The whole file was checked, when it was opened or in the background since. Until then a damaged tree may make a key
-    /// look absent.
+    /// The whole file was checked, when it was opened or in the background since. Until then a damaged tree
+    /// may make a key look absent.
     pub checked: bool,
     /// Memory of the replay index, in bytes.
     pub replay_bytes: u64,

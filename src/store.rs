@@ -23,13 +23,13 @@ use crate::stats::Stats;
 
 /// The open store. Cheap to clone, shared by threads. Calls that write block until durable.
 ///
-/// Closing: [`Store::close`] tells what went wrong; dropping the last clone closes too, in silence. A process that is killed
-/// loses nothing that was acknowledged.
+/// Closing: [`Store::close`] tells what went wrong; dropping the last clone closes too, in silence. A process
+/// that is killed loses nothing that was acknowledged.
 #[derive(Clone)]
 pub struct Store(Arc<Handle>);
 
-/// What the clones of a store share. The scrub may hold the engine for a moment longer; the file is closed when the last clone
-/// goes.
+/// What the clones of a store share. The scrub may hold the engine for a moment longer; the file is closed
+/// when the last clone goes.
 struct Handle(Arc<Engine>);
 
 impl Drop for Handle {
@@ -50,15 +50,16 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Missing`; `Locked` while another handle or process has it; `Corrupt` for a damaged, empty or foreign file, which is
-    /// left as it is; `UnsupportedFormat`; `ScopeMode`; `Invalid` and `LimitExceeded` for settings out of bounds;
-    /// `Unavailable` when the disk cannot be read or written. Each names the path and the next step.
+    /// `Missing`; `Locked` while another handle or process has it; `Corrupt` for a damaged, empty or foreign
+    /// file, which is left as it is; `UnsupportedFormat`; `ScopeMode`; `Invalid` and `LimitExceeded` for
+    /// settings out of bounds; `Unavailable` when the disk cannot be read or written. Each names the path and
+    /// the next step.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         Self::on(FileDisk::new(path.as_ref()), options, false)
     }
 
-    /// Opens a store, or makes one where there is none. For the first start, and for programs whose directory cannot go
-    /// missing. A file of any other content is never replaced.
+    /// Opens a store, or makes one where there is none. For the first start, and for programs whose directory
+    /// cannot go missing. A file of any other content is never replaced.
     ///
     /// # Errors
     ///
@@ -77,12 +78,13 @@ impl Store {
         &self.0.0
     }
 
-    /// Opens the file again after a stop (`CommitUncertain`, or a disk that failed): same handle, for all clones. On an open
-    /// store nothing happens.
+    /// Opens the file again after a stop (`CommitUncertain`, or a disk that failed): same handle, for all
+    /// clones. On an open store nothing happens.
     ///
     /// # Errors
     ///
-    /// As [`Store::open`]; the store then stays stopped, and this may be called again. `Closed` after [`Store::close`].
+    /// As [`Store::open`]; the store then stays stopped, and this may be called again. `Closed` after
+    /// [`Store::close`].
     pub fn reopen(&self) -> Result<(), Error> {
         self.engine().reopen()
     }
@@ -91,23 +93,26 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Unavailable` when the last write fails; what was acknowledged is in the file. `Reentrant` inside a closure.
+    /// `Unavailable` when the last write fails; what was acknowledged is in the file. `Reentrant` inside a
+    /// closure.
     pub fn close(&self) -> Result<(), Error> {
         self.engine().close()
     }
 
-    /// Runs `body` for a scope that has no outcome yet, and commits outcome and effects together; any other call of the scope
-    /// is answered with what is known. Returns when the answer is durable.
+    /// Runs `body` for a scope that has no outcome yet, and commits outcome and effects together; any other
+    /// call of the scope is answered with what is known. Returns when the answer is durable.
     ///
-    /// `body` may be called again on fresh rows before anything is written: it must not reach outside. Inside it any other
-    /// call of this store that touches rows is `Reentrant`. `Ok` is recorded and replayed, success and refusal alike; `Err`
-    /// writes nothing and frees the key; a panic does the same and goes on to the caller.
+    /// `body` may be called again on fresh rows before anything is written: it must not reach outside. Inside
+    /// it any other call of this store that touches rows is `Reentrant`. `Ok` is recorded and replayed,
+    /// success and refusal alike; `Err` writes nothing and frees the key; a panic does the same and goes on
+    /// to the caller.
     ///
     /// ```
     /// # use onecho::{testing::SimDisk, *};
     /// const PAY: Operation = Operation::new("pay");
     /// # let store = SimDisk::seeded(1).open(Options::new())?;
-    /// let request = Request::new(&Tenant::new("shop"), &PAY, &Key::parse("k-1")?).json("body", r#"{"cents":5}"#);
+    /// let key = Key::parse("k-1")?;
+    /// let request = Request::new(&Tenant::new("shop"), &PAY, &key).json("body", r#"{"cents":5}"#);
     /// match store.execute(&request, |_| Ok(Outcome::succeeded(201).body("paid")))? {
     ///     Reply::Done(finished) | Reply::Replay(finished) => assert_eq!(finished.code, 201),
     ///     other => println!("{:?}", other.advice()),
@@ -117,9 +122,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Invalid` for a request without a part; `Aborted` or the closure's own error; `LimitExceeded`; `CommitUncertain` when
-    /// it is not known whether the commit is in the file; `Unavailable` while the store is stopped; `Corrupt`; `Reentrant`;
-    /// `Closed`.
+    /// `Invalid` for a request without a part; `Aborted` or the closure's own error; `LimitExceeded`;
+    /// `CommitUncertain` when it is not known whether the commit is in the file; `Unavailable` while the
+    /// store is stopped; `Corrupt`; `Reentrant`; `Closed`.
     ///
     /// # Panics
     ///
@@ -133,8 +138,8 @@ impl Store {
         self.engine().execute(&job.asked, job.wait, &|staging| typed(staging, &body))
     }
 
-    /// Many independent commands, few commits, answers in order. A scope given twice is answered by its first. Each command
-    /// stands alone: one refusal fails one answer.
+    /// Many independent commands, few commits, answers in order. A scope given twice is answered by its
+    /// first. Each command stands alone: one refusal fails one answer.
     ///
     /// # Errors
     ///
@@ -159,7 +164,8 @@ impl Store {
         Ok(Job { asked, wait: request.budget() })
     }
 
-    /// What the memory answers, without a lock and without a look at the file. `None` means "not here", never "new".
+    /// What the memory answers, without a lock and without a look at the file. `None` means "not here", never
+    /// "new".
     #[must_use]
     pub fn peek(&self, request: &Request) -> Option<Reply> {
         let job = self.job(request).ok()?;
@@ -184,7 +190,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Invalid` for an id that cannot be one, or a row of another codec or shape; otherwise as [`Store::status`].
+    /// `Invalid` for an id that cannot be one, or a row of another codec or shape; otherwise as
+    /// [`Store::status`].
     pub fn get<T>(&self, tenant: &Tenant, kind: &Kind<T>, id: &str) -> Result<Option<Resource<T>>, Error> {
         self.engine().not_inside()?;
         checked("id", id, ID_BYTES_MAX)?;
@@ -217,8 +224,8 @@ impl Store {
         Stats::from(self.engine().numbers())
     }
 
-    /// Reads the whole file, as it is committed now, and tells what does not agree: chains, checksums, counts, index and
-    /// journal, rows and their writers. Repairs nothing; other calls go on meanwhile.
+    /// Reads the whole file, as it is committed now, and tells what does not agree: chains, checksums,
+    /// counts, index and journal, rows and their writers. Repairs nothing; other calls go on meanwhile.
     ///
     /// # Errors
     ///

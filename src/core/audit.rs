@@ -1,5 +1,5 @@
-//! The chain that proves a history: each entry's digest stands on the one before. Owns the byte layout that is hashed;
-//! must not use the storage codec, so that the chain survives a change of it.
+//! The chain that proves a history: each entry's digest stands on the one before. Owns the byte layout that
+//! is hashed; must not use the storage codec, so that the chain survives a change of it.
 //!
 //! ```text
 //! chain(0) = SHA-256("onecho chain 1" ‖ store id (16) ‖ class (u16))
@@ -7,8 +7,8 @@
 //! content  = SHA-256(SHA-256(detail) ‖ SHA-256(body))
 //! ```
 //!
-//! Numbers are big-endian; texts and byte strings stand behind their length as `u32`; an absent value is the byte 0, a
-//! present one the byte 1 and then the value. `docs/format.md` lists the fields in order.
+//! Numbers are big-endian; texts and byte strings stand behind their length as `u32`; an absent value is the
+//! byte 0, a present one the byte 1 and then the value. `docs/format.md` lists the fields in order.
 
 use sha2::{Digest as _, Sha256};
 

@@ -1,4 +1,5 @@
-//! The decision: what a command is answered and what it changes. The only place where a scope changes its state.
+//! The decision: what a command is answered and what it changes. The only place where a scope changes its
+//! state.
 //!
 //! | from | event | guard | to | answer |
 //! | --- | --- | --- | --- | --- |
@@ -12,8 +13,8 @@
 //! | Tombstone | as absent | `AfterExpiry::RunAsNew` | as absent, next generation | as absent |
 //! | Tombstone, its window over | as absent | | as absent, next generation | as absent |
 //!
-//! Nothing leaves Succeeded or Failed but by time. The reader asks with `Ask` on a snapshot; the writer decides
-//! `Finish` on the rows as they then are, so a check and its act cannot drift apart.
+//! Nothing leaves Succeeded or Failed but by time. The reader asks with `Ask` on a snapshot; the writer
+//! decides `Finish` on the rows as they then are, so a check and its act cannot drift apart.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +97,8 @@ pub(crate) struct Notices {
     pub stale: u32,
 }
 
-/// Decides one command. Total and deterministic: the same view, command, time and policy give the same decision.
+/// Decides one command. Total and deterministic: the same view, command, time and policy give the same
+/// decision.
 pub(crate) fn decide(
     view: &View<'_>,
     asked: &Asked,

@@ -1,7 +1,7 @@
 //! Changes that a command wants. Owns what each does to the row it finds; must not know where rows come from.
 //!
-//! An effect is data with a precondition. It is applied twice by the one function here: while the closure runs, to show
-//! the closure its own changes, and when the writer decides, on the rows as they then are.
+//! An effect is data with a precondition. It is applied twice by the one function here: while the closure
+//! runs, to show the closure its own changes, and when the writer decides, on the rows as they then are.
 
 use bytes::Bytes;
 

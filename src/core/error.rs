@@ -12,8 +12,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Not an answer: fix the call, wait, or stop. Expected answers are a [`Reply`](crate::Reply).
 ///
-/// Each error says three things: whether this attempt ran ([`Error::ran`]), whether an earlier one of the same scope may
-/// have ([`Error::ran_before`]), and what to do with the key ([`Error::advice`]).
+/// Each error says three things: whether this attempt ran ([`Error::ran`]), whether an earlier one of the
+/// same scope may have ([`Error::ran_before`]), and what to do with the key ([`Error::advice`]).
 ///
 /// ```
 /// use onecho::{ErrorKind, Key, Ran};
@@ -124,8 +124,9 @@ impl Error {
         }
     }
 
-    /// Whether an earlier attempt of the same scope may have taken effect. An error decides nothing about it, except
-    /// that an [`Aborted`](ErrorKind::Aborted) closure was called only because the scope had no outcome.
+    /// Whether an earlier attempt of the same scope may have taken effect. An error decides nothing about it,
+    /// except that an [`Aborted`](ErrorKind::Aborted) closure was called only because the scope had no
+    /// outcome.
     #[must_use]
     pub fn ran_before(&self) -> Ran {
         match self.0.kind {
@@ -165,7 +166,8 @@ impl Error {
     /// ```
     /// # use onecho::{testing::SimDisk, *};
     /// # let store = SimDisk::seeded(1).open(Options::new())?;
-    /// # let request = Request::new(&Tenant::new("t"), &Operation::new("o"), &Key::parse("k")?).bytes("body", "x");
+    /// # let (tenant, operation) = (Tenant::new("t"), Operation::new("o"));
+    /// # let request = Request::new(&tenant, &operation, &Key::parse("k")?).bytes("body", "x");
     /// let error = store
     ///     .execute(&request, |_| Err(std::fmt::Error.into()))
     ///     .unwrap_err();

@@ -8,8 +8,8 @@ use super::reply::Reply;
 use super::row::{Content, Row};
 use super::time::Timestamp;
 
-/// Invariant 1: a scope that has an outcome gets another only when the first is over by its own times, and then in the next
-/// generation.
+/// Invariant 1: a scope that has an outcome gets another only when the first is over by its own times, and
+/// then in the next generation.
 pub(crate) fn one_outcome_per_generation(
     before: Option<&Record>,
     changes: &Changes,
@@ -70,8 +70,8 @@ pub(crate) fn tells_another_nothing(reply: &Reply) -> bool {
     }
 }
 
-/// Invariant 8: what is taken stays taken. Nothing is made over a row that is there, and a uniqueness changes its holder
-/// only by being free in between.
+/// Invariant 8: what is taken stays taken. Nothing is made over a row that is there, and a uniqueness changes
+/// its holder only by being free in between.
 pub(crate) fn taken_stays_taken(row: Option<&Row>, change: &Change, applied: &Applied) -> bool {
     let held = match row.map(|row| &row.content) {
         None | Some(Content::Removed) => return true,
@@ -97,7 +97,8 @@ pub(crate) fn time_goes_on(before: Timestamp, now: Timestamp) -> bool {
     now >= before
 }
 
-/// Invariant 13: the index leads to the newest entry of a scope, which is of a later generation than any before it.
+/// Invariant 13: the index leads to the newest entry of a scope, which is of a later generation than any
+/// before it.
 pub(crate) fn newest_is_indexed(entry: (u64, u32), newest: (u64, u32)) -> bool {
     entry == newest || (newest.0 > entry.0 && newest.1 > entry.1)
 }

@@ -69,8 +69,8 @@ impl Hash for Text {
 
 /// True for a name that may stand in a row key: not empty, not too long, no control byte.
 ///
-/// Works on bytes so that it can run while the program is compiled; control characters above 0x7F are refused by
-/// [`checked`], which a constant does not pass through.
+/// Works on bytes so that it can run while the program is compiled; control characters above 0x7F are refused
+/// by [`checked`], which a constant does not pass through.
 pub(crate) const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() > NAME_BYTES_MAX {
@@ -183,8 +183,8 @@ name!(
 
 /// One logical command of a client: 1 to 255 characters, the same over all its retries.
 ///
-/// Any printable text is a key; it is compared byte for byte, without Unicode normalisation or trimming. A key is never
-/// made anew for a retry: that would be another command.
+/// Any printable text is a key; it is compared byte for byte, without Unicode normalisation or trimming. A
+/// key is never made anew for a retry: that would be another command.
 ///
 /// ```
 /// use onecho::Key;
@@ -215,8 +215,8 @@ impl Key {
 
     /// A key made from the business fields that identify one command, such as `("cart", "c-17")`.
     ///
-    /// The order of the fields counts. It is the hexadecimal SHA-256 of the fields with their lengths, so no two lists of
-    /// fields give one key by running together.
+    /// The order of the fields counts. It is the hexadecimal SHA-256 of the fields with their lengths, so no
+    /// two lists of fields give one key by running together.
     ///
     /// ```
     /// use onecho::Key;
@@ -299,7 +299,8 @@ pub enum ScopeMode {
     /// Tenant, operation and key: one key may be used once in each operation.
     #[default]
     PerOperation,
-    /// Tenant and key: the operation is part of what was asked, so another one under the same key is a mismatch.
+    /// Tenant and key: the operation is part of what was asked, so another one under the same key is a
+    /// mismatch.
     PerTenant,
 }
 

@@ -1,4 +1,5 @@
-//! What a command says and what is replayed of it. Owns the outcome and its sizes; must not know where it is kept.
+//! What a command says and what is replayed of it. Owns the outcome and its sizes; must not know where it is
+//! kept.
 
 use std::fmt;
 
@@ -71,7 +72,8 @@ impl fmt::Debug for ResourceRef {
     }
 }
 
-/// What a command says. `failed` is a business refusal, kept and replayed like a success; an `Err` is neither.
+/// What a command says. `failed` is a business refusal, kept and replayed like a success; an `Err` is
+/// neither.
 ///
 /// ```
 /// use onecho::Outcome;
@@ -104,7 +106,8 @@ impl Outcome {
         }
     }
 
-    /// A business refusal, recorded and replayed. With staged effects it is `Invalid`, unless [`Outcome::with_effects`].
+    /// A business refusal, recorded and replayed. With staged effects it is `Invalid`, unless
+    /// [`Outcome::with_effects`].
     pub fn failed(code: u16) -> Self {
         Self { failed: true, ..Self::succeeded(code) }
     }
@@ -148,8 +151,8 @@ impl Outcome {
         self
     }
 
-    /// Keeps the body's digest and length, never the body: a retry learns "done, body not kept". The first caller gets
-    /// the body.
+    /// Keeps the body's digest and length, never the body: a retry learns "done, body not kept". The first
+    /// caller gets the body.
     pub fn body_not_kept(mut self) -> Self {
         self.keeps_body = false;
         self
@@ -171,7 +174,7 @@ impl Outcome {
         let bytes = self.bytes_kept();
         if bytes > bytes_max {
             let text = format!(
-                "the outcome has {bytes} bytes, more than `outcome_bytes_max` ({bytes_max}); nothing was written"
+                "the outcome has {bytes} bytes, over `outcome_bytes_max` ({bytes_max}); nothing was written"
             );
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }

@@ -59,8 +59,8 @@ pub enum AfterExpiry {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Policy {
-    /// The defaults: others of a scope wait 5 s, compare canonically, a closure holds its scope for 30 s, outcomes of
-    /// 64 KiB, bodies for 1 day, keys for 30 days, tombstones for ever, expired keys rejected.
+    /// The defaults: others of a scope wait 5 s, compare canonically, a closure holds its scope for 30 s,
+    /// outcomes of 64 KiB, bodies for 1 day, keys for 30 days, tombstones for ever, expired keys rejected.
     pub const fn new() -> Self {
         Self {
             wait: Duration::from_secs(5),
@@ -94,8 +94,8 @@ impl Policy {
         self
     }
 
-    /// How long a closure keeps others of its scope waiting; after it another caller may run too, and the first to
-    /// commit counts. More than zero.
+    /// How long a closure keeps others of its scope waiting; after it another caller may run too, and the
+    /// first to commit counts. More than zero.
     pub const fn execute_max(mut self, run: Duration) -> Self {
         self.execute_max = run;
         self
@@ -126,8 +126,8 @@ impl Policy {
         self
     }
 
-    /// Declares what the key window must outlast: the client's longest retry, the longest stay in a queue, and the time
-    /// in which somebody may still compensate. Opening fails when their sum is longer.
+    /// Declares what the key window must outlast: the client's longest retry, the longest stay in a queue,
+    /// and the time in which somebody may still compensate. Opening fails when their sum is longer.
     pub const fn must_outlast(mut self, retry: Duration, queue: Duration, compensation: Duration) -> Self {
         self.outlast = retry.saturating_add(queue).saturating_add(compensation);
         self
@@ -154,7 +154,7 @@ impl Policy {
         } else if self.key_window > self.tombstone_window {
             "`key_window` is longer than `tombstone_window`"
         } else if self.key_window < self.outlast {
-            "`key_window` is shorter than what `must_outlast` declares: a late retry would find its key expired"
+            "`key_window` is shorter than `must_outlast` declares: a late retry would find its key expired"
         } else if self.execute_max.is_zero() {
             "`execute_max` is zero"
         } else if self.outcome_bytes_max > OUTCOME_BYTES_CAP {

@@ -1,4 +1,5 @@
-//! What is kept of a finished command. Owns the entry and its times; must not know the bytes it is written as.
+//! What is kept of a finished command. Owns the entry and its times; must not know the bytes it is written
+//! as.
 
 use bytes::Bytes;
 
@@ -14,7 +15,8 @@ use super::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClassId(pub u16);
 
-/// Where an entry stands in the journal. `seq` is unique in the store, and so also the version of what the entry wrote.
+/// Where an entry stands in the journal. `seq` is unique in the store, and so also the version of what the
+/// entry wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Position {
     pub class: ClassId,
@@ -101,8 +103,8 @@ impl Record {
         Windows::end(self.entry.at, self.windows.key)
     }
 
-    /// What the record is at `now`. A window is over when `now` has reached its end; whether a worker has already
-    /// removed anything changes no answer.
+    /// What the record is at `now`. A window is over when `now` has reached its end; whether a worker has
+    /// already removed anything changes no answer.
     pub fn age(&self, now: Timestamp) -> Age {
         if Windows::is_over(Windows::end(self.entry.at, self.windows.tombstone), now) {
             Age::Forgotten
@@ -137,8 +139,9 @@ impl Record {
         }
     }
 
-    /// Whether a window is over for a step that runs a command anew. A clock that jumped forward and settled by itself,
-    /// confirmed by nobody, may have made up the time, so the windows of what was written before it begin again.
+    /// Whether a window is over for a step that runs a command anew. A clock that jumped forward and settled
+    /// by itself, confirmed by nobody, may have made up the time, so the windows of what was written before
+    /// it begin again.
     pub fn may_run_after(&self, window: u64, settled: Option<Timestamp>, now: Timestamp) -> bool {
         let start = self.entry.at.max(settled.unwrap_or_default());
         Windows::is_over(Windows::end(start, window), now)

@@ -1,5 +1,5 @@
-//! The answers to a command, and what a client should do about each. Owns the closed set of states a caller must tell
-//! apart; must not know how they were found out.
+//! The answers to a command, and what a client should do about each. Owns the closed set of states a caller
+//! must tell apart; must not know how they were found out.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::time::Timestamp;
 /// ```
 /// # use onecho::{testing::SimDisk, *};
 /// # let store = SimDisk::seeded(1).open(Options::new())?;
-/// # let request = Request::new(&Tenant::new("t"), &Operation::new("o"), &Key::parse("k")?).bytes("body", "x");
+/// # let (tenant, operation) = (Tenant::new("t"), Operation::new("o"));
+/// # let request = Request::new(&tenant, &operation, &Key::parse("k")?).bytes("body", "x");
 /// let first = store.execute(&request, |_| Ok(Outcome::succeeded(201)))?;
 /// let retry = store.execute(&request, |_| Ok(Outcome::succeeded(500)))?; // not called
 /// assert!(!first.is_replay() && retry.is_replay());
@@ -69,7 +70,8 @@ pub enum Reply {
         /// SHA-256 of its body; told to the same request only.
         digest: Option<Digest>,
     },
-    /// What the command wants to make exists, or its uniqueness is taken. Nothing was written; the key is free.
+    /// What the command wants to make exists, or its uniqueness is taken. Nothing was written; the key is
+    /// free.
     #[non_exhaustive]
     Duplicate {
         /// The row that is in the way, or the holder of the uniqueness.

@@ -1,5 +1,5 @@
-//! Rows that commands make: resources and uniquenesses. Owns their keys and contents; must not know which command is
-//! allowed to change them (`effect`) or how they are stored (`db`).
+//! Rows that commands make: resources and uniquenesses. Owns their keys and contents; must not know which
+//! command is allowed to change them (`effect`) or how they are stored (`db`).
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::time::Timestamp;
 
-/// The key of a row, as it stands in the file: a space tag, then the names, each closed by a zero byte, then the id.
+/// The key of a row, as it stands in the file: a space tag, then the names, each closed by a zero byte, then
+/// the id.
 ///
 /// Names hold no control byte, so the keys of one kind lie together and in the order of their ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted.
 ///
-/// Everything the store decides by time takes one of these as an argument; nothing in it reads a clock by itself.
+/// Everything the store decides by time takes one of these as an argument; nothing in it reads a clock by
+/// itself.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The one place that names the storage codec: bincode 2 in its standard configuration, through serde.
 //!
-//! Decoding is bounded, consumes every byte, and never panics. Owns nothing else; the envelope checks length and CRC
-//! before anything comes here.
+//! Decoding is bounded, consumes every byte, and never panics. Owns nothing else; the envelope checks length
+//! and CRC before anything comes here.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::Serialize;

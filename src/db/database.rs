@@ -1,4 +1,5 @@
-//! The open file: short snapshots to read, one batch at a time to write. Owns transactions; must not know rules.
+//! The open file: short snapshots to read, one batch at a time to write. Owns transactions; must not know
+//! rules.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,11 +22,13 @@ use crate::core::row::{Row, RowKey};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitMode {
-    /// Two syncs: data, then the switch to it. A damaged last commit is an error, never a silent step back. The default.
+    /// Two syncs: data, then the switch to it. A damaged last commit is an error, never a silent step back.
+    /// The default.
     #[default]
     TwoPhase,
-    /// One sync: faster. A single damaged bit in the last commit makes the open after a kill step back to the commit
-    /// before it in silence, and an acknowledged command with it. Only for disks whose loss is borne elsewhere.
+    /// One sync: faster. A single damaged bit in the last commit makes the open after a kill step back to the
+    /// commit before it in silence, and an acknowledged command with it. Only for disks whose loss is borne
+    /// elsewhere.
     OnePhase,
 }
 
@@ -104,8 +107,8 @@ impl Db {
         })
     }
 
-    /// The newest entry of a scope as it is committed now. Opens the journal only where the index has the scope: most
-    /// callers who ask are the first of theirs.
+    /// The newest entry of a scope as it is committed now. Opens the journal only where the index has the
+    /// scope: most callers who ask are the first of theirs.
     pub fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
         let read = self.database.begin_read()?;
         let Some(position) = position_in(&read.open_table(INDEX)?, scope)? else { return Ok(None) };
@@ -119,7 +122,8 @@ impl Db {
         stored.map(|stored| read_row(key.as_bytes(), stored.value())).transpose()
     }
 
-    /// Runs `work` on one write transaction and commits it durably, if it says so. When `work` fails nothing is committed.
+    /// Runs `work` on one write transaction and commits it durably, if it says so. When `work` fails nothing
+    /// is committed.
     pub fn batch<R>(
         &self,
         work: impl FnOnce(&mut Batch<'_>) -> Result<(Commit, R), Fault>,
@@ -191,7 +195,8 @@ impl Db {
         }
     }
 
-    /// The entry that the index names for a scope. An index row that leads anywhere else is damage, never "absent".
+    /// The entry that the index names for a scope. An index row that leads anywhere else is damage, never
+    /// "absent".
     fn newest_at<J>(&self, journal: &J, position: Position, scope: ScopeDigest) -> Result<Record, Fault>
     where
         J: ReadableTable<&'static JournalKey, &'static [u8]>,

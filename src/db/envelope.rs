@@ -1,14 +1,15 @@
 //! What stands around every value in the file: version, kind, length, body, CRC-32.
 //!
-//! The CRC also covers the table and the key, so that a row found under another key is damage and not data. Owns the
-//! frame; must not know what is in it.
+//! The CRC also covers the table and the key, so that a row found under another key is damage and not data.
+//! Owns the frame; must not know what is in it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec;
 
-/// The version of the frame and of every body in it. A change needs a new number and a reader for the old one.
+/// The version of the frame and of every body in it. A change needs a new number and a reader for the old
+/// one.
 pub(crate) const VERSION: u8 = 1;
 /// Version, kind, and the length of the body as a big-endian `u32`.
 const HEAD_BYTES: usize = 6;

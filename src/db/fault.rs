@@ -1,5 +1,7 @@
-//! What goes wrong between us and the file. Owns the translation from the storage engine's many errors to the few that
-//! matter; must not know what the caller tells its user.
+//! What goes wrong between us and the file. Owns the translation from the storage engine's many errors to the
+//! few that matter; must not know what the caller tells its user.
+
+use std::fmt;
 
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,17 @@ impl Fault {
     /// Damage, and where.
     pub fn damaged(place: &str, what: &str) -> Self {
         Self::Damaged(format!("{place}: {what}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(what) | Self::Full(what) | Self::Io(what) | Self::Refused(what) => {
+                f.write_str(what)
+            }
+            Self::Locked => f.write_str("the file is locked by another"),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The format, pinned: every kind of stored body with its exact bytes, the refusal of all that is near them, and another
-//! codec that reads them.
+//! The format, pinned: every kind of stored body with its exact bytes, the refusal of all that is near them,
+//! and another codec that reads them.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -19,7 +19,8 @@ use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
 use crate::core::time::Timestamp;
 
-/// One line each: name, key and frame in hexadecimal. When the format changes on purpose, the failing test prints the new text.
+/// One line each: name, key and frame in hexadecimal. When the format changes on purpose, the failing test
+/// prints the new text.
 const GOLDEN: &str = include_str!("../../tests/fixtures/format-1.golden");
 
 struct Sample {
@@ -311,7 +312,10 @@ proptest! {
 
     #[test]
     fn bytes_near_a_real_body_are_refused_or_mean_one_value(
-        at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(), insert in any::<bool>(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+        insert in any::<bool>(),
     ) {
         for sample in samples() {
             let mut body = sample.body().to_vec();
@@ -324,7 +328,8 @@ proptest! {
     }
 }
 
-/// What decodes is written again as the same bytes, or as fewer: a number may be spelled longer than it has to be.
+/// What decodes is written again as the same bytes, or as fewer: a number may be spelled longer than it has
+/// to be.
 fn one_value(sample: &Sample, body: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(again) = (sample.again)(body) {
         prop_assert!(again.len() < body.len() || again == body);

@@ -1,5 +1,5 @@
-//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules, clocks or
-//! threads.
+//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules,
+//! clocks or threads.
 
 pub(crate) mod codec;
 pub(crate) mod database;

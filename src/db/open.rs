@@ -1,5 +1,5 @@
-//! From a name on a disk to an open file: looking, creating, settling, checking. Owns the order of these steps; must not
-//! know what the store does afterwards.
+//! From a name on a disk to an open file: looking, creating, settling, checking. Owns the order of these
+//! steps; must not know what the store does afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +148,8 @@ fn builder(cache_bytes: usize, check: bool) -> redb::Builder {
     builder
 }
 
-/// Makes a whole file under a temporary name and gives it its own name last, so that nobody ever sees half of one.
+/// Makes a whole file under a temporary name and gives it its own name last, so that nobody ever sees half of
+/// one.
 fn create(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
     let made = make(disk, how, birth).and_then(|()| disk.publish().map_err(Unopened::Disk));
     match made {

@@ -75,8 +75,8 @@ const ABSENT_ROWS_MAX: usize = 65_536;
 /// Rows that are read in one slice.
 const SLICE_ROWS: usize = 512;
 
-/// A walk through the whole file in slices, each on a snapshot of its own or all on one. What is appended while it walks is
-/// not looked at.
+/// A walk through the whole file in slices, each on a snapshot of its own or all on one. What is appended
+/// while it walks is not looked at.
 pub(crate) struct Walk {
     /// What the last commit said when the walk began.
     start: State,
@@ -93,7 +93,8 @@ enum Stage {
     Over,
 }
 
-/// Checks a snapshot. An error means that the file could not be read on; what does not agree is in the report.
+/// Checks a snapshot. An error means that the file could not be read on; what does not agree is in the
+/// report.
 pub(crate) fn verify(
     snapshot: &Snapshot<'_>,
     mut progress: impl FnMut(u64, u64),

@@ -1,8 +1,9 @@
 //! The only source of time. Owns trust in the wall clock; must not know what is decided by it.
 //!
-//! Engine time is the wall clock while that can be believed, and the last time plus the monotonic clock otherwise. It
-//! never goes back and never stands still. A jump forward above `jump_max` makes the wall clock suspect: time then goes on
-//! from before the jump, so that nothing expires by it, until the clock has kept step with the monotonic one for `settle`.
+//! Engine time is the wall clock while that can be believed, and the last time plus the monotonic clock
+//! otherwise. It never goes back and never stands still. A jump forward above `jump_max` makes the wall clock
+//! suspect: time then goes on from before the jump, so that nothing expires by it, until the clock has kept
+//! step with the monotonic one for `settle`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

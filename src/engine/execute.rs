@@ -61,7 +61,8 @@ impl Engine {
         policy: &Policy,
         deadline: Deadline,
     ) -> Result<Placed<'_>, Error> {
-        // Memory first, before anything that takes a lock. Its miss proves nothing, so the stamp may come after it.
+        // Memory first, before anything that takes a lock. Its miss proves nothing, so the stamp may come
+        // after it.
         if let Some(reply) = self.remembered(asked, policy) {
             return Ok(Placed::Answered(reply));
         }
@@ -141,7 +142,8 @@ impl Engine {
         Ok(reply)
     }
 
-    /// Calls user code, where a call of this store is refused. A panic goes on to the caller; nothing is written.
+    /// Calls user code, where a call of this store is refused. A panic goes on to the caller; nothing is
+    /// written.
     pub(super) fn call(&self, run: Run<'_>, staging: &mut Staging<'_>) -> Result<Outcome, BoxError> {
         let _inside = Inside::of(self);
         run(staging)

@@ -1,5 +1,5 @@
-//! Knows which stores' closures run on this thread. A closure that calls its own store could wait for itself, and what it
-//! read there would be checked by nobody.
+//! Knows which stores' closures run on this thread. A closure that calls its own store could wait for itself,
+//! and what it read there would be checked by nobody.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,9 @@
 //! Many commands in one call, few commits: rounds of as many commands as can be decided together, in order.
 //!
-//! A round ends before the first command that has to see what an earlier one of it does: one whose closure read a row that
-//! an earlier one changes, one of a scope that stands in the round already, and one that has to wait for another caller.
-//! No place is kept while waiting for another, so two calls cannot wait for each other.
+//! A round ends before the first command that has to see what an earlier one of it does: one whose closure
+//! read a row that an earlier one changes, one of a scope that stands in the round already, and one that has
+//! to wait for another caller. No place is kept while waiting for another, so two calls cannot wait for each
+//! other.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

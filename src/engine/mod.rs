@@ -151,7 +151,8 @@ impl Engine {
         }
     }
 
-    /// Whether new commands may be written: not while the disk is full, until its reserve is back with room to spare.
+    /// Whether new commands may be written: not while the disk is full, until its reserve is back with room
+    /// to spare.
     fn has_room(&self) -> bool {
         if !self.room.is_full.load(Ordering::Relaxed) {
             return true;
@@ -242,7 +243,7 @@ impl Engine {
                     Fault::Damaged(_) => self.fault(fault),
                     other => Error::new(
                         ErrorKind::Unavailable,
-                        format!("{name}: nothing was written ({}); reopen the store", text(&other)),
+                        format!("{name}: nothing was written ({other}); reopen the store"),
                     ),
                 }
             }
@@ -252,20 +253,12 @@ impl Engine {
                 Error::new(
                     ErrorKind::CommitUncertain,
                     format!(
-                        "{name}: the commit failed ({}), so it is not known whether it is in the file; \
-                         reopen the store and ask again with the same key",
-                        text(&fault)
+                        "{name}: the commit failed ({fault}), so it is not known whether it is in the file; \
+                         reopen the store and ask again with the same key"
                     ),
                 )
             }
         }
-    }
-}
-
-fn text(fault: &Fault) -> &str {
-    match fault {
-        Fault::Damaged(what) | Fault::Full(what) | Fault::Io(what) | Fault::Refused(what) => what,
-        Fault::Locked => "the file is locked by another",
     }
 }
 

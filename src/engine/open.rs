@@ -35,7 +35,8 @@ impl Engine {
         }
     }
 
-    /// `disk_was_full`: an open has just failed for want of room, so what is cached of the file may not be on the disk.
+    /// `disk_was_full`: an open has just failed for want of room, so what is cached of the file may not be on
+    /// the disk.
     fn open_once(
         disk: Arc<dyn Disk>,
         settings: Settings,
@@ -114,8 +115,8 @@ impl Engine {
         }
     }
 
-    /// Gives the reserve's room to the store, which then takes no new commands until there is room again. True if there
-    /// was a reserve.
+    /// Gives the reserve's room to the store, which then takes no new commands until there is room again.
+    /// True if there was a reserve.
     fn give_up_reserve(&self) -> bool {
         if self.settings.reserve_bytes == 0 {
             return false;
@@ -143,7 +144,7 @@ impl Engine {
         match std::mem::replace(&mut *file, File::Closed) {
             File::Open(db) => db.close().map_err(|fault| {
                 let text = format!(
-                    "{}: closing failed ({fault:?}); what was acknowledged is in the file, the next open checks it",
+                    "{}: closing failed ({fault}); what was acknowledged is in the file, the next open checks it",
                     self.disk.name()
                 );
                 Error::new(ErrorKind::Unavailable, text)
@@ -197,7 +198,7 @@ fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {
         return Ok(());
     }
     let text = format!(
-        "the policies and the file together have {classes} different triples of windows, more than {CLASSES_MAX}: \
+        "policies and file together have {classes} different triples of windows, more than {CLASSES_MAX}: \
          reuse triples that the file has"
     );
     Err(Error::new(ErrorKind::LimitExceeded, text))
@@ -236,9 +237,7 @@ fn told(disk: &dyn Disk, fault: Unopened) -> Error {
     let (kind, text) = match fault {
         Unopened::Missing => (
             ErrorKind::Missing,
-            format!(
-                "{name} does not exist; check the path and the mount, or use `open_or_create` for a first start"
-            ),
+            format!("{name} does not exist; check path and mount, or use `open_or_create` for a first start"),
         ),
         Unopened::DirectoryMissing => (
             ErrorKind::Missing,
@@ -254,19 +253,21 @@ fn told(disk: &dyn Disk, fault: Unopened) -> Error {
         Unopened::Foreign => (
             ErrorKind::Corrupt,
             format!(
-                "{name} is not a onecho store, or its first bytes are damaged; it was left as it is: check the path"
+                "{name} is not a onecho store, or its first bytes are damaged; it was left as it is: \
+                 check the path"
             ),
         ),
         Unopened::Format { found } => (
             ErrorKind::UnsupportedFormat,
             format!(
-                "{name} has format version {found}, this program knows {FORMAT_VERSION}; use the version that wrote it"
+                "{name} has format version {found}, this program knows {FORMAT_VERSION}; \
+                 use the version that wrote it"
             ),
         ),
         Unopened::ScopeMode { stored } => (
             ErrorKind::ScopeMode,
             format!(
-                "{name} was created with scope mode {stored:?}, and that is fixed: open it with that mode, not another"
+                "{name} was created with scope mode {stored:?}, and that is fixed: open it with that mode"
             ),
         ),
         Unopened::Unsettled => (

@@ -1,7 +1,8 @@
-//! One in-memory place per scope: of many callers of one scope one runs, the others wait for what becomes of it.
+//! One in-memory place per scope: of many callers of one scope one runs, the others wait for what becomes of
+//! it.
 //!
-//! A place costs no write and proves nothing: the writer alone admits an outcome. It only keeps callers from running in
-//! vain. Owns waiting and waking; must not know what a closure does.
+//! A place costs no write and proves nothing: the writer alone admits an outcome. It only keeps callers from
+//! running in vain. Owns waiting and waking; must not know what a closure does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,8 +58,8 @@ pub(crate) enum End {
     Uncertain(Arc<Error>),
 }
 
-/// A moment before a look at the store. If no place of the shard has ended since, what the store said still holds when
-/// the place is taken, and need not be read again.
+/// A moment before a look at the store. If no place of the shard has ended since, what the store said still
+/// holds when the place is taken, and need not be read again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 

@@ -1,8 +1,9 @@
 //! Many callers, one commit: the queue in front of the writer and the lead that passes from caller to caller.
 //!
-//! A caller puts its submission into the queue. Whoever finds no leader leads: it takes what is queued, writes it as one
-//! batch, hands the lead to the first who still waits, and only then wakes those it served. There is no writer thread. A
-//! leader that had company last time lingers for it, briefly; one that was alone never does.
+//! A caller puts its submission into the queue. Whoever finds no leader leads: it takes what is queued,
+//! writes it as one batch, hands the lead to the first who still waits, and only then wakes those it served.
+//! There is no writer thread. A leader that had company last time lingers for it, briefly; one that was alone
+//! never does.
 //!
 //! Owns the queue, its bounds and the lead; must not know what is written.
 
@@ -14,8 +15,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::clock::Deadline;
 
-/// The longest a leader waits for callers that were there last time. Long enough for a woken caller to come back, short
-/// beside a sync.
+/// The longest a leader waits for callers that were there last time. Long enough for a woken caller to come
+/// back, short beside a sync.
 const LINGER_MAX: Duration = Duration::from_micros(200);
 
 /// Submissions of type `S`, answered with `A`.
@@ -93,8 +94,8 @@ impl<S, A> Queue<S, A> {
         self.inner.lock().commands
     }
 
-    /// Queues a submission of this size and returns its answer; gives the submission back when the queue stays full
-    /// until `deadline`. `first` puts it before the others.
+    /// Queues a submission of this size and returns its answer; gives the submission back when the queue
+    /// stays full until `deadline`. `first` puts it before the others.
     pub fn submit(
         &self,
         submission: S,

@@ -1,5 +1,5 @@
-//! Reads a file that was too large to be checked when it was opened, in slices, beside everything else. Until it has ended,
-//! a damaged tree may make a key look absent; what it finds stops the store.
+//! Reads a file that was too large to be checked when it was opened, in slices, beside everything else. Until
+//! it has ended, a damaged tree may make a key look absent; what it finds stops the store.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

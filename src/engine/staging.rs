@@ -123,7 +123,8 @@ impl<'e> Staging<'e> {
         Ok(())
     }
 
-    /// What the closure leaves behind, and whether it read what an earlier command of the same call will change.
+    /// What the closure leaves behind, and whether it read what an earlier command of the same call will
+    /// change.
     pub fn into_staged(self) -> (Staged, bool) {
         (self.staged, self.reads_ahead)
     }

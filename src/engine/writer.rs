@@ -1,7 +1,7 @@
 //! One batch, one commit: decides every command on fresh rows, then applies what was decided.
 //!
-//! Deciding comes first and for all, each on the rows as the commands before left them; a refused command leaves no
-//! trace. Owns the order decide, apply, commit, publish; rules are the core's.
+//! Deciding comes first and for all, each on the rows as the commands before left them; a refused command
+//! leaves no trace. Owns the order decide, apply, commit, publish; rules are the core's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -195,8 +195,8 @@ fn class_of(db: &Db, page: &Page, windows: Windows) -> Option<ClassId> {
     if let Some((class, _)) = page.new_classes.iter().find(|(_, known)| **known == windows) {
         return Some(*class);
     }
-    // Classes of the file stand among those of the batch once a command has used them: the number has to be free
-    // in both.
+    // Classes of the file stand among those of the batch once a command has used them: the number has to be
+    // free in both.
     let after_batch = page.new_classes.keys().next_back().map_or(0, |last| last.0 + 1);
     let new = first_free.0.max(after_batch);
     (usize::from(new) <= CLASSES_MAX).then_some(ClassId(new))

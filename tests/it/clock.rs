@@ -41,8 +41,8 @@ fn is_expired(store: &Store) -> bool {
     }
 }
 
-/// C094: after a jump forward above `clock_jump_max`, in the process or at opening, nothing expires by the jump; time goes
-/// on from before it, and what is written is not written in the future.
+/// C094: after a jump forward above `clock_jump_max`, in the process or at opening, nothing expires by the
+/// jump; time goes on from before it, and what is written is not written in the future.
 #[test]
 fn a_jump_makes_nothing_expire() {
     for reopens in [false, true] {
@@ -116,8 +116,8 @@ fn clock_now(clock: &ManualClock) -> Timestamp {
     clock.now()
 }
 
-/// A jump that settled by itself runs nothing anew: for `RunAsNew`, and for forgetting, the windows of what was written
-/// before begin again. `status` says the same as `execute`, also after another opening.
+/// A jump that settled by itself runs nothing anew: for `RunAsNew`, and for forgetting, the windows of what
+/// was written before begin again. `status` says the same as `execute`, also after another opening.
 #[test]
 fn a_jump_that_settled_by_itself_runs_nothing() {
     for (after, held) in [(AfterExpiry::RunAsNew, Duration::from_secs(3_600)), (AfterExpiry::Reject, DAY)] {
@@ -147,7 +147,8 @@ fn a_settling_call_runs_nothing() {
     assert!(is_expired(&store)); // `is_expired` would panic in the closure
 }
 
-/// C096: a clock that goes back stops nothing: time goes on from where it was, and stored times never decrease.
+/// C096: a clock that goes back stops nothing: time goes on from where it was, and stored times never
+/// decrease.
 #[test]
 fn a_clock_that_goes_back_stops_nothing() {
     for reopens in [false, true] {
@@ -176,8 +177,8 @@ fn a_clock_that_goes_back_stops_nothing() {
     }
 }
 
-/// C096: whatever the wall clock shows, and while a command runs: no panic, waits stay finite, the command ends, and no
-/// finished command runs again.
+/// C096: whatever the wall clock shows, and while a command runs: no panic, waits stay finite, the command
+/// ends, and no finished command runs again.
 #[test]
 fn the_ends_of_time_run_nothing_again() {
     for start in [Timestamp(0), NOON, Timestamp(u64::MAX)] {
@@ -214,8 +215,8 @@ fn the_ends_of_time_run_nothing_again() {
     }
 }
 
-/// A wall clock that shows the end of time until it is believed expires what has a window, and runs nothing again whose
-/// tombstone is for ever.
+/// A wall clock that shows the end of time until it is believed expires what has a window, and runs nothing
+/// again whose tombstone is for ever.
 #[test]
 fn the_end_of_time_settles_without_harm() {
     for after in [AfterExpiry::Reject, AfterExpiry::RunAsNew] {

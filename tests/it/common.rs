@@ -154,7 +154,8 @@ pub fn let_others_wait() {
     std::thread::park_timeout(Duration::from_millis(30));
 }
 
-/// The seed of a randomised test: `ONECHO_SEED`, or the given one. Printed, so that a failure can be run again.
+/// The seed of a randomised test: `ONECHO_SEED`, or the given one. Printed, so that a failure can be run
+/// again.
 pub fn seed(usual: u64) -> u64 {
     let seed = std::env::var("ONECHO_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     #[expect(clippy::disallowed_macros, reason = "the seed of a failure has to be seen")]

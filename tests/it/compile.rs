@@ -1,7 +1,8 @@
 //! What must not compile does not, and what a user writes does.
 //!
-//! Each program of `tests/compile/` is given to the compiler beside the library that this test was built with. A wrong one
-//! says in its first line with which error it is refused, so that it cannot be refused for another reason.
+//! Each program of `tests/compile/` is given to the compiler beside the library that this test was built
+//! with. A wrong one says in its first line with which error it is refused, so that it cannot be refused for
+//! another reason.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

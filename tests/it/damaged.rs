@@ -1,5 +1,5 @@
-//! A file that is damaged, foreign, taken or out of reach is an error that says what to do; it is never a fresh store, never a
-//! wrong answer, and it is left as it was.
+//! A file that is damaged, foreign, taken or out of reach is an error that says what to do; it is never a
+//! fresh store, never a wrong answer, and it is left as it was.
 //!
 //! `ONECHO_SEED` replays the random ones; `ONECHO_CASES` changes how many there are.
 

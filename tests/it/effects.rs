@@ -1,4 +1,5 @@
-//! Reads are preconditions, and what a command wants changed is checked on the rows as they are when it commits.
+//! Reads are preconditions, and what a command wants changed is checked on the rows as they are when it
+//! commits.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -25,8 +26,8 @@ fn duplicate(reply: Result<Reply, onecho::Error>) -> (ResourceRef, Option<onecho
     }
 }
 
-/// 32 threads read, add one and write one row: no addition is lost, however small a batch is and however few reruns are
-/// allowed. A command that lost too often is `Conflict`, and its key is free for the next try.
+/// 32 threads read, add one and write one row: no addition is lost, however small a batch is and however few
+/// reruns are allowed. A command that lost too often is `Conflict`, and its key is free for the next try.
 #[test]
 fn no_update_is_lost() {
     for (rerun_max, batch_max) in [(16, 512), (0, 512), (16, 1), (1_000, 2)] {
@@ -69,7 +70,8 @@ fn no_update_is_lost() {
     }
 }
 
-/// With no rerun allowed, a read row that changes under the closure is `Conflict`: nothing is written and the key is free.
+/// With no rerun allowed, a read row that changes under the closure is `Conflict`: nothing is written and the
+/// key is free.
 #[test]
 fn a_changed_row_is_a_conflict_when_reruns_are_over() {
     for rerun_max in [0, 3] {
@@ -176,8 +178,8 @@ fn a_closure_sees_its_own_changes_first() {
     assert_eq!(note(&store, "a").as_deref(), Some("3"));
 }
 
-/// 64 threads take from one counter: never below its floor, exactly as many as there are succeed, nobody conflicts, and
-/// each refusal was true when it was recorded.
+/// 64 threads take from one counter: never below its floor, exactly as many as there are succeed, nobody
+/// conflicts, and each refusal was true when it was recorded.
 #[test]
 fn a_counter_never_goes_below_its_floor() {
     let store = opened(Options::new().default_policy(patient()));
@@ -271,8 +273,8 @@ fn a_counter_does_not_wrap() {
     done(store.execute(&request("k"), counted));
 }
 
-/// A row that must not exist and does is `Duplicate`: it names the row and, within the tenant, who made it. Nothing is
-/// written and the key is free.
+/// A row that must not exist and does is `Duplicate`: it names the row and, within the tenant, who made it.
+/// Nothing is written and the key is free.
 #[test]
 fn a_taken_row_is_a_duplicate() {
     let store = store();
@@ -307,8 +309,8 @@ fn a_command_cannot_create_one_row_twice() {
     assert_eq!((store.stats().executed, store.stats().rows), (0, 0));
 }
 
-/// A uniqueness belongs to its holder until the holder frees it: not to the key, and not to the row, whose removal leaves
-/// it taken.
+/// A uniqueness belongs to its holder until the holder frees it: not to the key, and not to the row, whose
+/// removal leaves it taken.
 #[test]
 fn a_uniqueness_outlives_its_row() {
     let store = store();
@@ -369,7 +371,8 @@ fn one_of_many_gets_a_uniqueness() {
     clean(&store);
 }
 
-/// C037, C038: what is one tenant's does not exist for another: no row, no uniqueness, no key, and no sign of them.
+/// C037, C038: what is one tenant's does not exist for another: no row, no uniqueness, no key, and no sign of
+/// them.
 #[test]
 fn tenants_do_not_see_each_other() {
     let store = store();
@@ -433,7 +436,8 @@ fn shared_rows_do_not_tell_of_other_tenants() {
     assert_eq!(store.holder(&OTHER_SHOP, "slot", "noon").unwrap(), Some(NOTES.at("own")));
 }
 
-/// Events of one row come in any order: the newest by its time stays, of equal ones the first, removals included.
+/// Events of one row come in any order: the newest by its time stays, of equal ones the first, removals
+/// included.
 #[test]
 fn an_older_event_changes_nothing() {
     let store = store();
@@ -526,7 +530,8 @@ fn another_codec_is_invalid() {
     done(store.execute(&request("k"), counted));
 }
 
-/// `new_id` gives different ids in one run, and the same ones when the closure is called again; they sort by time.
+/// `new_id` gives different ids in one run, and the same ones when the closure is called again; they sort by
+/// time.
 #[test]
 fn ids_are_the_same_in_each_run() {
     let (store, clock, _) = at_noon(Options::new());

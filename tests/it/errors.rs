@@ -1,4 +1,5 @@
-//! What an error says: whether this attempt ran, whether an earlier one may have, what to do; and what nothing ever shows.
+//! What an error says: whether this attempt ran, whether an earlier one may have, what to do; and what
+//! nothing ever shows.
 
 use std::fmt::Debug;
 use std::time::Duration;

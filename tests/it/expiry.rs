@@ -1,5 +1,5 @@
-//! Windows: until when a retry gets the body, until when the outcome, and what it gets after. Decided by the record's own
-//! times when it is read, whether or not anything has been removed yet.
+//! Windows: until when a retry gets the body, until when the outcome, and what it gets after. Decided by the
+//! record's own times when it is read, whether or not anything has been removed yet.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ fn make(store: &Store, text: &str) -> onecho::Finished {
     }))
 }
 
-/// C061, C064: a window ends exactly at its end: the body is there up to the last millisecond before, then its digest; the
-/// outcome is there up to the last millisecond of the key's window, then `Expired`.
+/// C061, C064: a window ends exactly at its end: the body is there up to the last millisecond before, then
+/// its digest; the outcome is there up to the last millisecond of the key's window, then `Expired`.
 #[test]
 fn a_window_ends_at_its_end() {
     for replay_bytes in [0, 16 << 20] {
@@ -79,7 +79,8 @@ fn an_expired_key_tells_its_own_request_only() {
     }
 }
 
-/// C014: a refusal is kept as long as a success: its window starts when it is finished, whenever the closure began.
+/// C014: a refusal is kept as long as a success: its window starts when it is finished, whenever the closure
+/// began.
 #[test]
 fn a_window_starts_at_the_finish() {
     let (store, clock, _) = short(SHORT);
@@ -160,7 +161,8 @@ fn for_ever_is_for_ever() {
     }
 }
 
-/// A changed policy holds for new records; what is stored keeps the windows it was written with, over reopening.
+/// A changed policy holds for new records; what is stored keeps the windows it was written with, over
+/// reopening.
 #[test]
 fn a_changed_policy_leaves_old_records_as_they_were() {
     let (store, clock, disk) = short(SHORT);
@@ -203,7 +205,8 @@ fn windows_out_of_order_are_refused() {
     opened(Options::new().operation(&PAY, enough));
 }
 
-/// A file has at most 64 different triples of windows; one more is refused on opening, and the file stays as it was.
+/// A file has at most 64 different triples of windows; one more is refused on opening, and the file stays as
+/// it was.
 #[test]
 fn triples_of_windows_are_limited() {
     let names: Vec<Operation> = (0..65).map(|n| Operation::parse(&format!("op-{n}")).unwrap()).collect();

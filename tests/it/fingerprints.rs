@@ -42,8 +42,8 @@ fn formatting_of_json_makes_no_difference() {
     }
 }
 
-/// C027, C034: a mismatch changes nothing of what is stored: the true request is replayed before and after, and an empty
-/// body is another body.
+/// C027, C034: a mismatch changes nothing of what is stored: the true request is replayed before and after,
+/// and an empty body is another body.
 #[test]
 fn a_mismatch_poisons_nothing() {
     let store = store();
@@ -59,8 +59,8 @@ fn a_mismatch_poisons_nothing() {
     assert_eq!((store.stats().commits, store.stats().mismatches), (before.commits, 18));
 }
 
-/// C028, C029, C030: numbers are compared as they are written, however long; strings are never numbers; what is not JSON
-/// is compared byte for byte. The verdict is the same after the store was opened again.
+/// C028, C029, C030: numbers are compared as they are written, however long; strings are never numbers; what
+/// is not JSON is compared byte for byte. The verdict is the same after the store was opened again.
 #[test]
 fn numbers_are_never_rounded() {
     let cases = [
@@ -93,7 +93,8 @@ fn numbers_are_never_rounded() {
     }
 }
 
-/// C030: a value that holds a NaN or an infinity cannot be compared, so it is an error where the request is made.
+/// C030: a value that holds a NaN or an infinity cannot be compared, so it is an error where the request is
+/// made.
 #[test]
 fn a_value_without_a_text_is_invalid() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -106,8 +107,8 @@ fn a_value_without_a_text_is_invalid() {
     mismatch(store.execute(&bare("k").value("body", &(1.25, "x")).unwrap(), never));
 }
 
-/// C031: each named part counts, and the mismatch names the ones that differ, are missing or came in addition, and nothing
-/// of what is in them.
+/// C031: each named part counts, and the mismatch names the ones that differ, are missing or came in
+/// addition, and nothing of what is in them.
 #[test]
 fn a_mismatch_names_the_parts() {
     let store = store();
@@ -126,7 +127,8 @@ fn a_mismatch_names_the_parts() {
     assert_eq!(parts(&asked("application/json", "/a", "{}").bytes("more", "")), ["more"]);
 }
 
-/// A form or query is compared by its fields: the order of different names is formatting, that of one name's values is not.
+/// A form or query is compared by its fields: the order of different names is formatting, that of one name's
+/// values is not.
 #[test]
 fn fields_are_compared_by_name() {
     let store = store();
@@ -167,7 +169,8 @@ fn a_policy_may_choose_the_parts() {
     fails(store.execute(&bare("new").bytes("path", "/a"), never), ErrorKind::Invalid);
 }
 
-/// A deploy changes nothing for what is stored: a retry is judged by the record's own policy, new commands by the new one.
+/// A deploy changes nothing for what is stored: a retry is judged by the record's own policy, new commands by
+/// the new one.
 #[test]
 fn a_record_is_judged_by_its_own_policy() {
     let disk = SimDisk::seeded(1);
@@ -209,8 +212,8 @@ fn nested_differences_never_collide() {
     assert_eq!(store.stats().mismatches, 100_000);
 }
 
-/// A request that names nothing to compare, one part twice, or a part under a bad name is `Invalid` when it is executed;
-/// nothing runs. A command that asks nothing says so.
+/// A request that names nothing to compare, one part twice, or a part under a bad name is `Invalid` when it
+/// is executed; nothing runs. A command that asks nothing says so.
 #[test]
 fn a_request_must_say_what_it_asks() {
     let store = store();

@@ -1,7 +1,7 @@
 //! Somebody who has `docs/format.md` and no line of this program can read a store.
 //!
-//! This reader follows that page and shares nothing with `src/`: its own numbers, texts, digests and chains. Where page and
-//! program part ways, it fails.
+//! This reader follows that page and shares nothing with `src/`: its own numbers, texts, digests and chains.
+//! Where page and program part ways, it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

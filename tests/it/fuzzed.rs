@@ -14,7 +14,8 @@ type Target = (&'static str, fn(&[u8]));
 const TARGETS: [Target; 4] =
     [("decode", fuzzing::decode), ("json", fuzzing::json), ("ops", fuzzing::ops), ("crash", fuzzing::crash)];
 
-/// Gives `cases` inputs of at most `len` bytes to a target; a failure names the seed and the smallest input found.
+/// Gives `cases` inputs of at most `len` bytes to a target; a failure names the seed and the smallest input
+/// found.
 fn random(target: fn(&[u8]), cases: u32, inputs: impl Strategy<Value = Vec<u8>>) {
     let seed = super::damaged::seed();
     let cases = std::env::var("ONECHO_CASES").map_or(cases, |text| text.parse().unwrap());

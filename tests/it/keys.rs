@@ -51,8 +51,8 @@ fn names_do_not_run_together() {
     assert_eq!(store.stats().records, 5);
 }
 
-/// C038: with `PerTenant` the key is the tenant's: another operation under it is a mismatch that names the operation, at
-/// once also while the first runs.
+/// C038: with `PerTenant` the key is the tenant's: another operation under it is a mismatch that names the
+/// operation, at once also while the first runs.
 #[test]
 fn a_key_may_be_the_tenants_alone() {
     let disk = SimDisk::seeded(1);
@@ -85,7 +85,8 @@ fn a_key_may_be_the_tenants_alone() {
     replay(store.execute(&of(&PAY), never));
 }
 
-/// C039: the scope mode is the file's: opening it with another is an error, and does not reinterpret or touch it.
+/// C039: the scope mode is the file's: opening it with another is an error, and does not reinterpret or touch
+/// it.
 #[test]
 fn a_file_keeps_its_scope_mode() {
     for (made, other) in
@@ -149,7 +150,8 @@ fn a_key_is_compared_as_it_is() {
     assert_eq!(applied(&store), 10);
 }
 
-/// C044: a key that a broken client sends for everything does not mix commands up: another body is a mismatch.
+/// C044: a key that a broken client sends for everything does not mix commands up: another body is a
+/// mismatch.
 #[test]
 fn a_careless_key_is_caught_by_the_fingerprint() {
     let store = store();
@@ -158,7 +160,8 @@ fn a_careless_key_is_caught_by_the_fingerprint() {
     assert_eq!((applied(&store), store.stats().mismatches), (1, 1));
 }
 
-/// C070, C103: a derived key is the same for the same fields and no other's, and a random one is nobody else's.
+/// C070, C103: a derived key is the same for the same fields and no other's, and a random one is nobody
+/// else's.
 #[test]
 fn keys_can_be_made() {
     let derived = |fields: &[(&str, &str)]| Key::derived(fields).unwrap();

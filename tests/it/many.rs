@@ -42,7 +42,8 @@ fn ten_thousand_commands_are_answered_in_order() {
     clean(&store);
 }
 
-/// A scope given twice is answered by its first: the same request with its replay, another one with a mismatch.
+/// A scope given twice is answered by its first: the same request with its replay, another one with a
+/// mismatch.
 #[test]
 fn a_scope_given_twice_is_answered_by_its_first() {
     let store = store();
@@ -99,8 +100,8 @@ fn a_command_sees_the_ones_before_it() {
     clean(&store);
 }
 
-/// A closure that takes what an earlier command makes for granted finds it there: it neither fails nor panics nor is
-/// counted for a run on rows that were not there yet.
+/// A closure that takes what an earlier command makes for granted finds it there: it neither fails nor panics
+/// nor is counted for a run on rows that were not there yet.
 #[test]
 fn a_command_may_need_the_one_before_it() {
     let store = store();
@@ -132,7 +133,8 @@ fn a_floor_holds_along_the_call() {
     assert_eq!(store.get(&SHOP, &COUNT, "c").unwrap().unwrap().value, 0);
 }
 
-/// One refusal fails one answer: errors, invalid requests, duplicates and limits in the middle harm no other command.
+/// One refusal fails one answer: errors, invalid requests, duplicates and limits in the middle harm no other
+/// command.
 #[test]
 fn each_command_stands_alone() {
     let store = opened(Options::new().default_policy(Policy::new().outcome_bytes_max(64)));
@@ -178,7 +180,8 @@ fn each_command_stands_alone() {
     clean(&store);
 }
 
-/// A panic goes on to the caller. What was committed before it stays; what was not leaves no trace, and its keys are free.
+/// A panic goes on to the caller. What was committed before it stays; what was not leaves no trace, and its
+/// keys are free.
 #[test]
 fn a_panic_in_the_middle_frees_what_was_not_written() {
     let store = opened(Options::new().batch_max(10));
@@ -204,7 +207,8 @@ fn a_panic_in_the_middle_frees_what_was_not_written() {
     clean(&store);
 }
 
-/// A scope that another caller runs is waited for, by its own budget; the commands before and after it are answered too.
+/// A scope that another caller runs is waited for, by its own budget; the commands before and after it are
+/// answered too.
 #[test]
 fn an_occupied_scope_is_waited_for() {
     for budget in [Duration::ZERO, PATIENT] {
@@ -243,7 +247,8 @@ fn an_occupied_scope_is_waited_for() {
     }
 }
 
-/// Calls with the same scopes in opposite order do not wait for each other for ever, and each scope runs once.
+/// Calls with the same scopes in opposite order do not wait for each other for ever, and each scope runs
+/// once.
 #[test]
 fn two_calls_in_opposite_order_end() {
     let store = opened(Options::new().batch_max(7).default_policy(patient()));
@@ -267,7 +272,8 @@ fn two_calls_in_opposite_order_end() {
             });
         }
     });
-    // A closure whose place was taken by a call that lost a race runs in vain at most; what counts is what was applied.
+    // A closure whose place was taken by a call that lost a race runs in vain at most; what counts is what
+    // was applied.
     assert!(runs.load(SeqCst) >= 500);
     assert_eq!((applied(&store), store.stats().executed), (500, 500));
     clean(&store);

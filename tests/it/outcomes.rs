@@ -25,8 +25,8 @@ fn a_code_is_replayed_as_it_was() {
     }
 }
 
-/// C021, C046, C047, C049, C052: body, metadata and resource are replayed byte for byte, from memory, from the file, and
-/// after the store was opened again.
+/// C021, C046, C047, C049, C052: body, metadata and resource are replayed byte for byte, from memory, from
+/// the file, and after the store was opened again.
 #[test]
 fn an_outcome_is_replayed_byte_for_byte() {
     for replay_bytes in [0, 16 << 20] {
@@ -93,8 +93,8 @@ fn a_json_body_is_read_back() {
     fails(first.decode::<String>(), ErrorKind::Invalid);
 }
 
-/// C050, C064: a body that is not kept goes to the first caller; a retry learns its digest and length, never an empty
-/// body, and does not run.
+/// C050, C064: a body that is not kept goes to the first caller; a retry learns its digest and length, never
+/// an empty body, and does not run.
 #[test]
 fn a_body_not_kept_is_never_empty() {
     let store = store();
@@ -109,8 +109,8 @@ fn a_body_not_kept_is_never_empty() {
     assert_eq!(store.stats().replays_without_body, 1);
 }
 
-/// C022, C050: an outcome over its operation's limit is a typed error: nothing is written and the key is free. What is
-/// not kept does not count.
+/// C022, C050: an outcome over its operation's limit is a typed error: nothing is written and the key is
+/// free. What is not kept does not count.
 #[test]
 fn an_outcome_too_large_writes_nothing() {
     let store = opened(Options::new().operation(&PAY, Policy::new().outcome_bytes_max(100)));
@@ -132,7 +132,8 @@ fn an_outcome_too_large_writes_nothing() {
     done(other);
 }
 
-/// A refusal with staged effects is `Invalid`, and neither half is applied, unless it says that it means both.
+/// A refusal with staged effects is `Invalid`, and neither half is applied, unless it says that it means
+/// both.
 #[test]
 fn a_refusal_changes_rows_only_when_it_says_so() {
     let store = store();
@@ -153,7 +154,8 @@ fn a_refusal_changes_rows_only_when_it_says_so() {
     }));
 }
 
-/// C054, C055, C025: `Err` is not recorded, so the corrected or recovered command runs under the same key; `Ok(failed)` is.
+/// C054, C055, C025: `Err` is not recorded, so the corrected or recovered command runs under the same key;
+/// `Ok(failed)` is.
 #[test]
 fn only_what_was_said_is_recorded() {
     let store = store();
@@ -171,7 +173,8 @@ fn only_what_was_said_is_recorded() {
     assert_eq!(calls.load(SeqCst), 1);
 }
 
-/// An error of the store that a closure passes on comes back as it was; any other comes back inside `Aborted`.
+/// An error of the store that a closure passes on comes back as it was; any other comes back inside
+/// `Aborted`.
 #[test]
 fn an_error_passes_through_a_closure() {
     let store = store();
@@ -187,7 +190,8 @@ fn an_error_passes_through_a_closure() {
     assert_eq!(store.stats().aborted, 2);
 }
 
-/// C023: the key and the fingerprint are those of the call, whatever the program does to its own data meanwhile.
+/// C023: the key and the fingerprint are those of the call, whatever the program does to its own data
+/// meanwhile.
 #[test]
 fn a_request_is_taken_down_once() {
     let store = store();
@@ -229,7 +233,8 @@ fn each_answer_is_reachable() -> Result<(), BoxError> {
     let Reply::Refused(onecho::Refused::NotAuthoritative { owner }) = &refused else { panic!("{refused:?}") };
     assert_eq!((owner.as_str(), refused.advice()), ("node-2", Advice::FixRequest));
     assert_eq!(store.stats().refused, 1);
-    // `InProgress` and `Mismatch` in flight: races.rs. `Conflict`: effects.rs. `Refused(Capacity)`: limits.rs.
+    // `InProgress` and `Mismatch` in flight: races.rs. `Conflict`: effects.rs. `Refused(Capacity)`:
+    // limits.rs.
     Ok(())
 }
 

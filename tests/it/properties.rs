@@ -1,5 +1,5 @@
-//! Random commands of several tenants, operations and keys against a plain map: every answer, every row and every
-//! uniqueness is what the map says, through reopening, in both scope modes.
+//! Random commands of several tenants, operations and keys against a plain map: every answer, every row and
+//! every uniqueness is what the map says, through reopening, in both scope modes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -11,8 +11,8 @@ use crate::common::*;
 
 const THREADS: u64 = 64;
 
-/// C001, C002: callers with one key, started together, are one command: in each of 1,000 rounds one closure runs and 63
-/// callers get its outcome.
+/// C001, C002: callers with one key, started together, are one command: in each of 1,000 rounds one closure
+/// runs and 63 callers get its outcome.
 #[test]
 fn callers_started_together_run_once() {
     let store = opened(Options::new().default_policy(patient()));
@@ -44,8 +44,9 @@ fn callers_started_together_run_once() {
     clean(&store);
 }
 
-/// C001, C035, C056, C059: few keys, four different requests under each, budgets from none to long: one request a key
-/// runs, its equals get the outcome or are told to come back, the others are refused, and nobody gets an error.
+/// C001, C035, C056, C059: few keys, four different requests under each, budgets from none to long: one
+/// request a key runs, its equals get the outcome or are told to come back, the others are refused, and
+/// nobody gets an error.
 #[test]
 fn mixed_requests_on_few_keys_run_once_each() {
     let store = store();
@@ -124,8 +125,8 @@ fn a_second_entrant_never_comes() {
     assert_eq!(entered.load(SeqCst), 1);
 }
 
-/// C003, C006, C102: without a budget a second caller is told at once that it is in progress, since when, by whom, and
-/// when to ask again; `status` tells how long the first still has.
+/// C003, C006, C102: without a budget a second caller is told at once that it is in progress, since when, by
+/// whom, and when to ask again; `status` tells how long the first still has.
 #[test]
 fn without_a_budget_the_answer_comes_at_once() {
     let (store, _, _) = at_noon(Options::new().owner("edge-7"));
@@ -156,7 +157,8 @@ fn without_a_budget_the_answer_comes_at_once() {
     replay(store.execute(&request("k"), never));
 }
 
-/// C006: a budget that ends before the first caller does is answered `InProgress`; a longer one ends with the outcome.
+/// C006: a budget that ends before the first caller does is answered `InProgress`; a longer one ends with the
+/// outcome.
 #[test]
 fn a_budget_bounds_the_wait() {
     let store = store();
@@ -202,8 +204,8 @@ fn the_policy_names_the_usual_budget() {
     });
 }
 
-/// C027, C035: another request under a key that runs is refused at once, however patient it is, and does not poison the
-/// key: the true request gets the outcome.
+/// C027, C035: another request under a key that runs is refused at once, however patient it is, and does not
+/// poison the key: the true request gets the outcome.
 #[test]
 fn another_request_is_refused_while_the_first_runs() {
     let store = store();
@@ -252,8 +254,8 @@ fn a_policy_may_answer_in_progress_first() {
     assert!(!mismatch(store.execute(&asking("false"), never)).2);
 }
 
-/// C004, C020, C025, C054: closures that fail or panic write nothing and free the key; those who wait run one after the
-/// other until one succeeds, and nobody else is harmed.
+/// C004, C020, C025, C054: closures that fail or panic write nothing and free the key; those who wait run one
+/// after the other until one succeeds, and nobody else is harmed.
 #[test]
 fn a_failed_closure_hands_over_to_one_waiter() {
     for panics in [false, true] {
@@ -302,8 +304,8 @@ fn a_failed_closure_hands_over_to_one_waiter() {
     }
 }
 
-/// C009, C013, C016: a closure that stays longer than `execute_max` may be overtaken. The first commit counts; the late
-/// one is answered from the record, and its effects are dropped.
+/// C009, C013, C016: a closure that stays longer than `execute_max` may be overtaken. The first commit
+/// counts; the late one is answered from the record, and its effects are dropped.
 #[test]
 fn an_overdue_closure_is_overtaken_and_changes_nothing() {
     for overtaken_by_another_request in [false, true] {

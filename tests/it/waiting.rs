@@ -1,5 +1,5 @@
-//! Nothing waits for itself and nothing waits for ever: closures that call their store, callers of a store that closes or
-//! is slow.
+//! Nothing waits for itself and nothing waits for ever: closures that call their store, callers of a store
+//! that closes or is slow.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use onecho::{Advice, Effects, ErrorKind, Options, Outcome, Refused, Reply, Store
 
 use crate::common::*;
 
-/// C089: inside a closure every call of its own store that touches rows is `Reentrant`, through every clone; the command
-/// itself goes on.
+/// C089: inside a closure every call of its own store that touches rows is `Reentrant`, through every clone;
+/// the command itself goes on.
 #[test]
 fn a_closure_cannot_call_its_own_store() {
     let store = store();
@@ -84,8 +84,8 @@ fn a_closure_may_call_another_store() {
     done(store.execute(&request("p"), counted));
 }
 
-/// Closing ends what is under way with its true answer or `Closed`; who waited is told, later calls are `Closed`, and what
-/// was acknowledged is there.
+/// Closing ends what is under way with its true answer or `Closed`; who waited is told, later calls are
+/// `Closed`, and what was acknowledged is there.
 #[test]
 fn closing_answers_everybody() {
     let disk = SimDisk::seeded(1);
@@ -124,7 +124,8 @@ fn closing_answers_everybody() {
     replay(store.execute(&request("before"), never));
 }
 
-/// A full queue is `Refused` after the caller's wait, with a time to come back; nothing ran to its end, and the key is free.
+/// A full queue is `Refused` after the caller's wait, with a time to come back; nothing ran to its end, and
+/// the key is free.
 #[test]
 fn a_full_queue_refuses() {
     let disk = SimDisk::seeded(1);
@@ -167,7 +168,8 @@ fn make_room(store: &Store) {
     }
 }
 
-/// Looking at memory and at the numbers waits for no commit. (A look at the file may: it waits while the file grows.)
+/// Looking at memory and at the numbers waits for no commit. (A look at the file may: it waits while the file
+/// grows.)
 #[test]
 fn numbers_do_not_wait_for_the_disk() {
     let disk = SimDisk::seeded(1);

@@ -1,5 +1,6 @@
-//! Changes that leave every checksum right: made with the storage engine itself, as a wrong program or a person would. The
-//! open looks at counts and at the ends of chains; `verify` looks at everything, and says where.
+//! Changes that leave every checksum right: made with the storage engine itself, as a wrong program or a
+//! person would. The open looks at counts and at the ends of chains; `verify` looks at everything, and says
+//! where.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -348,7 +349,8 @@ fn a_length_that_lies_takes_no_memory() {
     }
     for claim in [1 << 24, 1 << 32, 1 << 40, u64::MAX] {
         let (_dir, path) = edited(|write, _| {
-            // The list of parts in the fingerprint, behind its digest and the byte that says there is no other.
+            // The list of parts in the fingerprint, behind its digest and the byte that says there is no
+            // other.
             rewrite_entry(write, entry_key(5), |body| {
                 let name = body.windows(5).position(|text| text == b"\x04body").unwrap();
                 let claim = [&[253][..], &u64::to_le_bytes(claim)].concat();

@@ -155,7 +155,8 @@ fn a_creation_that_was_cut_off_left_nothing_under_the_name() {
     assert_eq!(names, ["orders.onecho"], "what was cut off is cleared away by the store that has the name");
 }
 
-/// The row `format` is replaced with the storage engine itself, as another version of this program would write it.
+/// The row `format` is replaced with the storage engine itself, as another version of this program would
+/// write it.
 fn with_format(row: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let dir = quick_dir();
     let path = dir.path().join("orders.onecho");

@@ -1,5 +1,6 @@
-//! Without the check at the open, the documented limit: the storage engine reads pages without their checksums, so a damaged one
-//! may make it panic or a row look absent. What holds even then: no answer is another's.
+//! Without the check at the open, the documented limit: the storage engine reads pages without their
+//! checksums, so a damaged one may make it panic or a row look absent. What holds even then: no answer is
+//! another's.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,8 +12,8 @@ use super::{Chance, Said, cases, make, options, quick_dir, seed};
 
 const JOB: &str = "ONECHO_TEST_UNCHECKED";
 
-/// Plays both sides: started again with a job, it flips bits until it has done them all or something panics, which may take the
-/// whole process.
+/// Plays both sides: started again with a job, it flips bits until it has done them all or something panics,
+/// which may take the whole process.
 #[test]
 fn without_the_check_no_answer_is_anothers() {
     if let Ok(job) = std::env::var(JOB) {
