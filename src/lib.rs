@@ -110,6 +110,6 @@ pub use crate::engine::settings::Authority;
 pub use crate::kind::Kind;
 pub use crate::options::Options;
 pub use crate::request::Request;
-pub use crate::resource::{Resource, Scan};
+pub use crate::resource::{Resource, Scan, Scanned};
 pub use crate::stats::Stats;
 pub use crate::store::Store;

@@ -54,7 +54,7 @@ impl Options {
         })
     }
 
-    /// For a device: a few MiB of memory in all, small batches, and a small reserve.
+    /// For a device: a few MiB of memory in all, and small batches.
     pub fn small_device() -> Self {
         Self::new()
             .cache_bytes(2 * MIB)
@@ -62,7 +62,6 @@ impl Options {
             .queue_max(256)
             .batch_max(64)
             .batch_bytes_max(MIB)
-            .reserve_bytes(256 << 10)
     }
 
     /// What holds for one operation.
@@ -144,9 +143,10 @@ impl Options {
         self
     }
 
-    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store
-    /// can be opened, read and finish what it began; new commands are refused until there is room for it
-    /// twice. 0 keeps none; at most 1 GiB; default 1 MiB.
+    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store can
+    /// be opened, read and finish what it began; new commands are refused until there is room for it again, and
+    /// as much beside it. 0 keeps none: on a full disk each new command then stops the store. Less than 256 KiB
+    /// may be too little to open with. At most 1 GiB; default 1 MiB.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.0.reserve_bytes = bytes;
         self

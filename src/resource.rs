@@ -52,8 +52,8 @@ pub(crate) fn decoded<T>(kind: &Kind<T>, id: &str, row: Row) -> Result<Resource<
 /// Rows read in one go.
 const PAGE_ROWS: usize = 256;
 
-/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each
-/// row at most once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
+/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each row
+/// at most once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
 ///
 /// ```
 /// # use onecho::{testing::SimDisk, *};
@@ -66,7 +66,55 @@ const PAGE_ROWS: usize = 256;
 /// # Ok::<(), BoxError>(())
 /// ```
 #[must_use]
-pub struct Scan<T> {
+pub struct Scan<R: Scanned>(R::Pages);
+
+/// What can be read page by page. Closed: the store alone makes scans.
+pub trait Scanned: Sized {
+    /// Where its items come from.
+    #[doc(hidden)]
+    type Pages;
+    /// The next item.
+    #[doc(hidden)]
+    fn next(pages: &mut Self::Pages) -> Option<Result<Self, Error>>;
+}
+
+impl<T> Scan<Resource<T>> {
+    pub(crate) fn new(store: &Store, kind: &Kind<T>, prefix: RowKey) -> Self {
+        Self(Rows {
+            store: store.clone(),
+            kind: kind.clone(),
+            prefix,
+            after: None,
+            page: VecDeque::new(),
+            is_over: false,
+        })
+    }
+
+    /// Goes on behind an id. An id that does not begin with the prefix and sorts after it ends the scan.
+    pub fn after(mut self, id: &str) -> Self {
+        self.0.after = Some(self.0.prefix.sibling(id));
+        self.0.page.clear();
+        self
+    }
+}
+
+impl<R: Scanned> Iterator for Scan<R> {
+    type Item = Result<R, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        R::next(&mut self.0)
+    }
+}
+
+impl<R: Scanned> fmt::Debug for Scan<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").finish_non_exhaustive()
+    }
+}
+
+/// The rows of one kind, as far as they are read.
+#[doc(hidden)]
+pub struct Rows<T> {
     store: Store,
     kind: Kind<T>,
     prefix: RowKey,
@@ -75,25 +123,28 @@ pub struct Scan<T> {
     is_over: bool,
 }
 
-impl<T> Scan<T> {
-    pub(crate) fn new(store: &Store, kind: &Kind<T>, prefix: RowKey) -> Self {
-        Self {
-            store: store.clone(),
-            kind: kind.clone(),
-            prefix,
-            after: None,
-            page: VecDeque::new(),
-            is_over: false,
+impl<T> Scanned for Resource<T> {
+    type Pages = Rows<T>;
+
+    fn next(rows: &mut Rows<T>) -> Option<Result<Self, Error>> {
+        loop {
+            while let Some((key, row)) = rows.page.pop_front() {
+                if row.is_there() {
+                    return Some(decoded(&rows.kind, &key.reference().id, row));
+                }
+            }
+            if rows.is_over {
+                return None;
+            }
+            if let Err(fault) = rows.fetch() {
+                rows.is_over = true;
+                return Some(Err(fault));
+            }
         }
     }
+}
 
-    /// Goes on behind an id. An id that does not begin with the prefix and sorts after it ends the scan.
-    pub fn after(mut self, id: &str) -> Self {
-        self.after = Some(self.prefix.sibling(id));
-        self.page.clear();
-        self
-    }
-
+impl<T> Rows<T> {
     fn fetch(&mut self) -> Result<(), Error> {
         self.store.engine().not_inside()?;
         let after = self.after.as_ref().map(RowKey::as_bytes);
@@ -104,32 +155,5 @@ impl<T> Scan<T> {
         }
         self.page = page.into();
         Ok(())
-    }
-}
-
-impl<T> Iterator for Scan<T> {
-    type Item = Result<Resource<T>, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            while let Some((key, row)) = self.page.pop_front() {
-                if row.is_there() {
-                    return Some(decoded(&self.kind, &key.reference().id, row));
-                }
-            }
-            if self.is_over {
-                return None;
-            }
-            if let Err(fault) = self.fetch() {
-                self.is_over = true;
-                return Some(Err(fault));
-            }
-        }
-    }
-}
-
-impl<T> fmt::Debug for Scan<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan").field("kind", &self.kind).finish_non_exhaustive()
     }
 }

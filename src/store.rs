@@ -200,7 +200,7 @@ impl Store {
     }
 
     /// Resources of a kind whose ids begin with `prefix`, in ascending order.
-    pub fn scan<T>(&self, tenant: &Tenant, kind: &Kind<T>, prefix: &str) -> Scan<T> {
+    pub fn scan<T>(&self, tenant: &Tenant, kind: &Kind<T>, prefix: &str) -> Scan<Resource<T>> {
         Scan::new(self, kind, kind.key(tenant, prefix))
     }
 

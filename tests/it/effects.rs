@@ -621,7 +621,8 @@ fn a_scan_is_in_order() {
         Ok(Outcome::succeeded(201))
     });
     answers.into_iter().for_each(|answer| drop(done(answer)));
-    let ids = |scan: onecho::Scan<String>| scan.map(|row| row.unwrap().id).collect::<Vec<_>>();
+    let ids =
+        |scan: onecho::Scan<onecho::Resource<String>>| scan.map(|row| row.unwrap().id).collect::<Vec<_>>();
     let named = |range: std::ops::Range<u32>| range.map(|n| format!("{n:03}")).collect::<Vec<_>>();
     assert_eq!(ids(store.scan(&SHOP, &NOTES, "")), named(0..600));
     assert_eq!(ids(store.scan(&SHOP, &NOTES, "1")), named(100..200));

@@ -27,7 +27,7 @@ fn main() {
     compared::<Timestamp>();
     shown::<Store>();
     shown::<Effects<'_, '_>>();
-    shown::<Scan<String>>();
+    shown::<Scan<Resource<String>>>();
     shown::<Advice>();
     shown::<Stats>();
     shown::<VerifyReport>();
