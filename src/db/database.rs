@@ -291,12 +291,15 @@ impl Snapshot<'_> {
             _ => Bound::Included(prefix),
         };
         let mut page = Vec::new();
+        let mut last = after.map(<[u8]>::to_vec);
         for item in self.resource.range::<&[u8]>((start, Bound::Unbounded))? {
             let (key, stored) = item?;
             let key = key.value();
             if !key.starts_with(prefix) || page.len() == limit {
                 break;
             }
+            ascending("resource", last.as_deref(), key)?;
+            last = Some(key.to_vec());
             let row = read_row(key, stored.value())?;
             let key =
                 RowKey::parse(key).ok_or_else(|| Fault::damaged("table resource", "a key names no row"))?;
@@ -309,6 +312,14 @@ impl Snapshot<'_> {
     pub fn state(&self) -> Result<State, Fault> {
         read_meta(&self.read.open_table(META)?, tables::STATE, Kind::State)
     }
+}
+
+/// Keys come in order. Those of a damaged tree may not, and who goes on from the last one would go round for ever.
+pub(super) fn ascending(table: &str, last: Option<&[u8]>, key: &[u8]) -> Result<(), Fault> {
+    if last.is_none_or(|last| key > last) {
+        return Ok(());
+    }
+    Err(Fault::damaged(&format!("table {table}"), "its keys are out of order"))
 }
 
 pub(super) fn read_meta<T, V>(meta: &T, name: &'static str, kind: Kind) -> Result<V, Fault>
@@ -396,4 +407,18 @@ pub(super) fn put_meta<V: serde::Serialize>(
     let framed = envelope::seal(Table::Meta, name.as_bytes(), kind, value).map_err(Fault::Refused)?;
     meta.insert(name, framed.as_slice())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A damaged tree was seen whose keys came round again, and with them every walk that goes on from its last key.
+    #[test]
+    fn keys_that_come_round_again_are_damage() {
+        assert!(ascending("journal", None, b"a").is_ok());
+        assert!(ascending("journal", Some(b"a"), b"b").is_ok());
+        assert!(ascending("journal", Some(b"b"), b"b").is_err());
+        assert!(ascending("journal", Some(b"b"), b"a").is_err());
+    }
 }
