@@ -183,6 +183,7 @@ impl<'s, 'e> Effects<'s, 'e> {
     }
 
     fn unique_key(&self, name: &str, value: &str, holder: &ResourceRef) -> Result<RowKey, Error> {
+        holder.check()?;
         unique_key(self.staging.tenant(), name, value, holder.is_shared())
     }
 }

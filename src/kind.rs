@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::core::error::Error;
+use crate::core::finite::to_json;
 use crate::core::name::{NAME_BYTES_MAX, Tenant, Text, checked, is_name};
 use crate::core::outcome::ResourceRef;
 use crate::core::row::{Codec, RowKey};
@@ -49,7 +50,8 @@ impl<T: Serialize + DeserializeOwned> Kind<T> {
         Self::constant(name, Codec::Json, write_json, read_json)
     }
 
-    /// Values with bincode: smaller, and `T` may never change.
+    /// Values with bincode: smaller, and `T` may never change. Not for types that ask the text what they are,
+    /// such as `serde_json::Value` or enums marked `untagged`: they are written and cannot be read.
     ///
     /// # Panics
     ///
@@ -155,15 +157,19 @@ impl<T> fmt::Debug for Kind<T> {
     }
 }
 
+const OTHER_SHAPE: &str = "the stored value is of another shape than this kind's type";
+
 fn write_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
-    serde_json::to_vec(value)
+    to_json(value)
         .map(Bytes::from)
-        .map_err(|fault| Error::invalid("the value cannot be written as JSON").with_source(fault))
+        .map_err(|fault| Error::invalid(format!("the value cannot be written as JSON: {fault}")))
 }
 
 fn read_json<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
+    // Where, not what: the reader's own words may quote the value.
     serde_json::from_slice(bytes).map_err(|fault| {
-        Error::invalid("the stored value is of another shape than this kind's type").with_source(fault)
+        let (line, column) = (fault.line(), fault.column());
+        Error::invalid(format!("{OTHER_SHAPE} (line {line}, column {column})"))
     })
 }
 
@@ -174,9 +180,7 @@ fn write_bincode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
 }
 
 fn read_bincode<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
-    codec::decode(bytes).map_err(|fault| {
-        Error::invalid(format!("the stored value is of another shape than this kind's type: {fault}"))
-    })
+    codec::decode_value(bytes).map_err(|_| Error::invalid(OTHER_SHAPE))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]

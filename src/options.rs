@@ -143,10 +143,10 @@ impl Options {
         self
     }
 
-    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store can
-    /// be opened, read and finish what it began; new commands are refused until there is room for it again, and
-    /// as much beside it. 0 keeps none: on a full disk each new command then stops the store. Less than 256 KiB
-    /// may be too little to open with. At most 1 GiB; default 1 MiB.
+    /// Room kept back in a file beside the store, in bytes, given up when the disk is full so that the store
+    /// can be opened, read and finish what it began; new commands are refused until there is room for it
+    /// again, and as much beside it. 0 keeps none: on a full disk each new command then stops the store. Less
+    /// than 256 KiB may be too little to open with. At most 1 GiB; default 1 MiB.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.0.reserve_bytes = bytes;
         self

@@ -52,8 +52,8 @@ pub(crate) fn decoded<T>(kind: &Kind<T>, id: &str, row: Row) -> Result<Resource<
 /// Rows read in one go.
 const PAGE_ROWS: usize = 256;
 
-/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each row
-/// at most once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
+/// Rows page by page, in ascending order of their ids. A row that changes meanwhile is seen old or new, each
+/// row at most once; one that is added behind the reader is not seen. To decide by a row, use `Effects::get`.
 ///
 /// ```
 /// # use onecho::{testing::SimDisk, *};
@@ -94,6 +94,7 @@ impl<T> Scan<Resource<T>> {
     pub fn after(mut self, id: &str) -> Self {
         self.0.after = Some(self.0.prefix.sibling(id));
         self.0.page.clear();
+        self.0.is_over = false;
         self
     }
 }

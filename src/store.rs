@@ -35,7 +35,7 @@ struct Handle(Arc<Engine>);
 impl Drop for Handle {
     fn drop(&mut self) {
         // Whoever wants to know how closing went calls `close`.
-        let _ = self.0.close();
+        let _ = self.0.shut();
     }
 }
 

@@ -40,6 +40,7 @@ use crate::core::audit::Layout;
 
 mod parts;
 
+pub(crate) use parts::name_defect;
 use parts::{Digests, Part, framed, n64};
 pub use parts::{PARTS_MAX, Parts, RESERVED};
 

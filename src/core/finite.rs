@@ -35,6 +35,24 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
+/// The JSON text of a value, if the text says all of it and can be read back.
+///
+/// # Errors
+///
+/// Why not, in words.
+pub fn to_json<V: Serialize + ?Sized>(value: &V) -> Result<Vec<u8>, String> {
+    all_finite(value).map_err(|unfit| unfit.to_string())?;
+    let text = serde_json::to_vec(value).map_err(|fault| fault.to_string())?;
+    let depth = crate::core::json::depth(&text);
+    if depth > READ_DEPTH_MAX {
+        return Err(format!("it nests {depth} levels deep; {READ_DEPTH_MAX} can be read back"));
+    }
+    Ok(text)
+}
+
+/// How deep the JSON reader goes.
+const READ_DEPTH_MAX: usize = 127;
+
 /// Checks that each number in `value` is finite, map keys included.
 ///
 /// A `Serialize` implementation that fails for a reason of its own passes: the serializer that really writes

@@ -5,7 +5,7 @@ pub(crate) mod decide;
 pub(crate) mod effect;
 pub(crate) mod error;
 pub(crate) mod fingerprint;
-mod finite;
+pub(crate) mod finite;
 pub(crate) mod invariants;
 pub(crate) mod json;
 pub(crate) mod name;

@@ -69,8 +69,7 @@ impl Hash for Text {
 
 /// True for a name that may stand in a row key: not empty, not too long, no control byte.
 ///
-/// Works on bytes so that it can run while the program is compiled; control characters above 0x7F are refused
-/// by [`checked`], which a constant does not pass through.
+/// Says the same as [`checked`], on bytes, so that it can run while the program is compiled.
 pub(crate) const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() > NAME_BYTES_MAX {
@@ -78,12 +77,21 @@ pub(crate) const fn is_name(name: &str) -> bool {
     }
     let mut at = 0;
     while at < bytes.len() {
-        if bytes[at] < 0x20 || bytes[at] == 0x7F {
+        let (byte, next, after) = (bytes[at], byte_at(bytes, at + 1), byte_at(bytes, at + 2));
+        // C0 and DEL; then, as UTF-8, C1 and the separators of lines and paragraphs.
+        if byte < 0x20 || byte == 0x7F || (byte == 0xC2 && next < 0xA0) {
+            return false;
+        }
+        if byte == 0xE2 && next == 0x80 && (after == 0xA8 || after == 0xA9) {
             return false;
         }
         at += 1;
     }
     true
+}
+
+const fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    if at < bytes.len() { bytes[at] } else { 0xFF }
 }
 
 /// Checks one text that comes from outside.

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, ErrorKind};
-use super::name::hex;
+use super::finite::to_json;
+use super::name::{ID_BYTES_MAX, NAME_BYTES_MAX, checked, hex};
 use super::time::Timestamp;
 
 /// The most metadata entries an outcome may carry.
@@ -57,6 +58,16 @@ impl ResourceRef {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.shared
+    }
+
+    /// Checks what anybody may have put into it: it is written where it is named.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        checked("kind of the resource", &self.kind, NAME_BYTES_MAX)?;
+        checked("id of the resource", &self.id, ID_BYTES_MAX)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.kind.len() + self.id.len()
     }
 }
 
@@ -128,10 +139,11 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// `Invalid` when `body` cannot be written as JSON.
+    /// `Invalid` when `body` cannot be written as JSON, or not read back: a NaN, an infinity, more than 127
+    /// levels.
     pub fn json<V: Serialize>(self, body: &V) -> Result<Self, Error> {
-        let text = serde_json::to_vec(body)
-            .map_err(|fault| Error::invalid("the outcome cannot be written as JSON").with_source(fault))?;
+        let text = to_json(body)
+            .map_err(|fault| Error::invalid(format!("the outcome cannot be written as JSON: {fault}")))?;
         Ok(self.body(text).meta("content-type", "application/json"))
     }
 
@@ -161,7 +173,8 @@ impl Outcome {
     /// What the outcome takes of its operation's limit.
     pub(crate) fn bytes_kept(&self) -> usize {
         let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        meta + if self.keeps_body { self.body.len() } else { 0 }
+        let resource = self.resource.as_ref().map_or(0, ResourceRef::bytes);
+        meta + resource + if self.keeps_body { self.body.len() } else { 0 }
     }
 
     /// Checks sizes and shape before anything is written.
@@ -170,6 +183,9 @@ impl Outcome {
             return Err(Error::invalid(
                 "a failed outcome has staged effects: say `with_effects`, or stage none",
             ));
+        }
+        if let Some(resource) = &self.resource {
+            resource.check()?;
         }
         let bytes = self.bytes_kept();
         if bytes > bytes_max {
@@ -228,9 +244,13 @@ impl Finished {
     /// `Invalid` when the body is not a `V`.
     pub fn decode<V: DeserializeOwned>(&self) -> Result<Option<V>, Error> {
         match &self.body {
-            Body::Present(bytes) => serde_json::from_slice(bytes)
-                .map(Some)
-                .map_err(|fault| Error::invalid("the recorded body is of another shape").with_source(fault)),
+            // Where, not what: the reader's own words may quote the body.
+            Body::Present(bytes) => serde_json::from_slice(bytes).map(Some).map_err(|fault| {
+                let (line, column) = (fault.line(), fault.column());
+                Error::invalid(format!(
+                    "the recorded body is of another shape (line {line}, column {column})"
+                ))
+            }),
             Body::Trimmed { .. } | Body::NotKept { .. } => Ok(None),
         }
     }

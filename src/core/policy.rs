@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::Error;
-use super::fingerprint::Compare;
+use super::fingerprint::{Compare, PARTS_MAX, name_defect};
 use super::time::{Timestamp, millis};
 
 /// What holds for one operation; `const`, so that it can stand beside it.
@@ -101,7 +101,8 @@ impl Policy {
         self
     }
 
-    /// The largest outcome, metadata and kept body together, in bytes; at most 8 MiB.
+    /// The largest outcome, in bytes: metadata, kept body and the name of its resource together; at most 8
+    /// MiB.
     pub const fn outcome_bytes_max(mut self, bytes: usize) -> Self {
         self.outcome_bytes_max = bytes;
         self
@@ -162,9 +163,23 @@ impl Policy {
         } else if matches!(self.compare, Compare::Parts(names) if names.is_empty()) {
             "`Compare::Parts` names no part: every request would match"
         } else {
-            return Ok(());
+            return self.check_parts(name);
         };
         Err(Error::invalid(format!("policy of {name}: {fault}")))
+    }
+
+    /// Refuses a choice of parts that no request can have.
+    fn check_parts(&self, name: &str) -> Result<(), Error> {
+        let Compare::Parts(parts) = self.compare else { return Ok(()) };
+        let defect = if parts.len() > PARTS_MAX {
+            Some(format!("it chooses {} parts, and a request has at most {PARTS_MAX}", parts.len()))
+        } else {
+            parts.iter().find_map(|part| name_defect(part))
+        };
+        match defect {
+            Some(defect) => Err(Error::invalid(format!("policy of {name}: `Compare::Parts`: {defect}"))),
+            None => Ok(()),
+        }
     }
 }
 

@@ -28,12 +28,27 @@ pub(crate) fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<
     bincode::serde::encode_into_std_write(value, out, standard()).map(drop).map_err(|fault| fault.to_string())
 }
 
+/// The value of a user of exactly these bytes. The limit counts what the value takes in memory, which may be
+/// far more than its bytes, and those are bounded where they are written.
+pub(crate) fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let roomy = bincode::config::standard().with_limit::<VALUE_MEMORY_MAX>();
+    let (value, used) = bincode::serde::decode_from_slice(bytes, roomy).map_err(|fault| fault.to_string())?;
+    all_used(bytes, used).map(|()| value)
+}
+
+/// The most memory that reading one value may claim, in bytes.
+const VALUE_MEMORY_MAX: usize = 1 << 30;
+
+fn all_used(bytes: &[u8], used: usize) -> Result<(), String> {
+    if used == bytes.len() {
+        return Ok(());
+    }
+    Err(format!("{} bytes are left over", bytes.len() - used))
+}
+
 /// The value of exactly these bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let (value, used) =
         bincode::serde::decode_from_slice(bytes, standard()).map_err(|fault| fault.to_string())?;
-    if used != bytes.len() {
-        return Err(format!("{} bytes are left over", bytes.len() - used));
-    }
-    Ok(value)
+    all_used(bytes, used).map(|()| value)
 }

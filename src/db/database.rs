@@ -314,7 +314,8 @@ impl Snapshot<'_> {
     }
 }
 
-/// Keys come in order. Those of a damaged tree may not, and who goes on from the last one would go round for ever.
+/// Keys come in order. Those of a damaged tree may not, and who goes on from the last one would go round for
+/// ever.
 pub(super) fn ascending(table: &str, last: Option<&[u8]>, key: &[u8]) -> Result<(), Fault> {
     if last.is_none_or(|last| key > last) {
         return Ok(());
@@ -413,7 +414,8 @@ pub(super) fn put_meta<V: serde::Serialize>(
 mod tests {
     use super::*;
 
-    /// A damaged tree was seen whose keys came round again, and with them every walk that goes on from its last key.
+    /// A damaged tree was seen whose keys came round again, and with them every walk that goes on from its
+    /// last key.
     #[test]
     fn keys_that_come_round_again_are_damage() {
         assert!(ascending("journal", None, b"a").is_ok());

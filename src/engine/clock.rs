@@ -105,7 +105,9 @@ impl EngineClock {
         let mut reading = self.reading.lock();
         let wall = self.source.now();
         let monotonic = self.source.monotonic();
-        let steady = reading.last.after(monotonic.saturating_sub(reading.monotonic));
+        // Whole milliseconds; what is left of one counts in the next reading.
+        let elapsed = Duration::from_millis(millis(monotonic.saturating_sub(reading.monotonic)));
+        let steady = reading.last.after(elapsed);
         let trusted = wall.0 <= steady.0.saturating_add(self.jump_max);
         let now = match reading.suspect {
             _ if trusted => {
@@ -127,8 +129,8 @@ impl EngineClock {
                 steady
             }
         };
+        reading.monotonic = if now > steady { monotonic } else { reading.monotonic.saturating_add(elapsed) };
         reading.last = now;
-        reading.monotonic = monotonic;
         now
     }
 
@@ -145,6 +147,7 @@ impl EngineClock {
 
     /// Somebody knows that the wall clock is right: believes it from now on.
     pub fn confirm(&self) {
+        self.now();
         let mut reading = self.reading.lock();
         if reading.suspect.take().is_some() {
             reading.last = self.source.now().max(reading.last);

@@ -4,6 +4,7 @@
 pub(crate) mod clock;
 pub(crate) mod counters;
 mod execute;
+mod file;
 mod inside;
 pub(crate) mod many;
 mod open;
@@ -20,10 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock};
 
 use self::clock::EngineClock;
 use self::counters::{Counters, count};
+use self::file::File;
 use self::places::Places;
 use self::queue::{Queue, Writer};
 use self::replay_index::ReplayIndex;
@@ -31,7 +33,6 @@ use self::settings::Settings;
 use self::writer::{Desk, Draft, Verdict};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::time::millis;
-use crate::db::database::{Db, Failed};
 use crate::db::disk::Disk;
 use crate::db::fault::Fault;
 use crate::db::stored::State;
@@ -39,6 +40,7 @@ use crate::db::stored::State;
 /// An open store, shared by all its handles.
 pub(crate) struct Engine {
     disk: Arc<dyn Disk>,
+    store_id: [u8; 16],
     settings: Settings,
     clock: EngineClock,
     counters: Counters,
@@ -56,30 +58,6 @@ pub(crate) struct Engine {
 /// Answers to one submission: one verdict a draft, or why none was written.
 type Answers = Result<Vec<Verdict>, Error>;
 
-/// The life of the file.
-enum File {
-    Open(Db),
-    /// A failure has stopped the store. The file waits for `reopen`.
-    Stopped {
-        why: Stop,
-        left: Option<Db>,
-    },
-    Closed,
-}
-
-/// Why a store has stopped.
-struct Stop {
-    what: String,
-    cause: Cause,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    Failed,
-    Full,
-    Damaged,
-}
-
 /// Whether the disk has room for new commands.
 struct Room {
     is_full: AtomicBool,
@@ -91,78 +69,21 @@ struct Room {
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// The file, if it is open.
-    fn file(&self) -> Result<OpenFile<'_>, Error> {
-        let file = self.file.read();
-        match &*file {
-            File::Open(_) => Ok(OpenFile(file)),
-            File::Stopped { why: Stop { what, cause: Cause::Damaged }, .. } => Err(self.damaged(what)),
-            File::Stopped { why, .. } => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "{}: the store has stopped ({}); `reopen` it, or open it again",
-                    self.disk.name(),
-                    why.what
-                ),
-            )),
-            File::Closed => {
-                let text = format!("{}: the store was closed", self.disk.name());
-                Err(Error::new(ErrorKind::Closed, text))
-            }
-        }
-    }
-
-    /// Stops the store: no later call touches the file until it is reopened.
-    fn stop(&self, fault: &Fault) {
-        let (what, cause) = match fault {
-            Fault::Full(what) => (format!("the disk is full: {what}"), Cause::Full),
-            Fault::Damaged(what) => (what.clone(), Cause::Damaged),
-            Fault::Io(what) | Fault::Refused(what) => (what.clone(), Cause::Failed),
-            Fault::Locked => ("the file is locked by another".to_owned(), Cause::Failed),
-        };
-        let mut file = self.file.write();
-        *file = match std::mem::replace(&mut *file, File::Closed) {
-            File::Open(db) => File::Stopped { why: Stop { what, cause }, left: Some(db) },
-            // A reader may have met the failed handle before the writer came to tell why it failed.
-            File::Stopped { left, .. } if cause == Cause::Full => {
-                File::Stopped { why: Stop { what, cause }, left }
-            }
-            other => other,
-        };
-    }
-
-    fn damaged(&self, what: &str) -> Error {
-        let name = self.disk.name();
-        let text = format!("{name} is damaged: {what}; keep the file, run `verify`, restore from a backup");
-        Error::new(ErrorKind::Corrupt, text)
-    }
-
-    /// A fault of reading, told to the caller. A disk that fails stops the store.
-    fn fault(&self, fault: Fault) -> Error {
-        let name = self.disk.name();
-        match fault {
-            Fault::Damaged(what) => self.damaged(&what),
-            Fault::Io(what) | Fault::Full(what) => {
-                self.stop(&Fault::Io(what.clone()));
-                Error::new(ErrorKind::Unavailable, format!("{name} cannot be read: {what}; reopen the store"))
-            }
-            Fault::Refused(what) => Error::new(ErrorKind::LimitExceeded, format!("{name}: {what}")),
-            Fault::Locked => Error::new(ErrorKind::Locked, format!("{name} is locked by another")),
-        }
-    }
-
     /// Whether new commands may be written: not while the disk is full, until its reserve is back with room
     /// to spare.
     fn has_room(&self) -> bool {
         if !self.room.is_full.load(Ordering::Relaxed) {
             return true;
         }
-        let now = self.clock.monotonic();
-        let mut try_at = self.room.try_at.lock();
-        if now < *try_at {
-            return false;
+        {
+            // One caller looks, without keeping the others; until it knows better they are refused at once.
+            let now = self.clock.monotonic();
+            let mut try_at = self.room.try_at.lock();
+            if now < *try_at {
+                return false;
+            }
+            *try_at = now.saturating_add(FULL_RETRY);
         }
-        *try_at = now.saturating_add(FULL_RETRY);
         // The blocks that the reserve gave up would make it again and leave none to write with, so that each
         // command would fail in its commit: there has to be as much room beside it.
         let bytes = self.settings.reserve_bytes;
@@ -176,7 +97,7 @@ impl Engine {
         Desk { clock: &self.clock, counters: &self.counters, index: &self.index, owner: &self.settings.owner }
     }
 
-    /// Wall and engine clock agree, or somebody says that the wall clock is right.
+    /// Believes the wall clock from now on, if it is suspect.
     pub fn confirm_clock(&self) {
         self.clock.confirm();
     }
@@ -186,79 +107,48 @@ impl Engine {
     }
 }
 
-/// A guard that proves the file is open.
-struct OpenFile<'f>(RwLockReadGuard<'f, File>);
-
-impl std::ops::Deref for OpenFile<'_> {
-    type Target = Db;
-
-    fn deref(&self) -> &Db {
-        match &*self.0 {
-            File::Open(db) => db,
-            File::Stopped { .. } | File::Closed => unreachable!("`OpenFile` is made of an open file only"),
+impl Engine {
+    /// Damage met while a command was decided is told like any other: where it is and what to do.
+    fn placed(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Fault(fault) if fault.kind() == ErrorKind::Corrupt => {
+                Verdict::Fault(self.damaged(&fault.to_string()))
+            }
+            other => other,
         }
     }
 }
 
 impl Writer<Vec<Draft>, Answers> for Engine {
     fn write(&self, batch: Vec<Vec<Draft>>) -> Vec<Answers> {
-        let written = match self.file() {
+        let (written, opening) = match self.file() {
             Ok(db) => {
                 let drafts: Vec<&Draft> = batch.iter().flatten().collect();
                 // Not locked while the disk works: who reads the numbers does not wait for a commit.
                 let mut tail = self.tail.lock().clone();
                 let written = writer::write(&db, &mut tail, &drafts, &self.desk());
                 *self.tail.lock() = tail;
-                written
+                (written, db.opening())
             }
             Err(stopped) => return batch.iter().map(|_| Err(stopped.share())).collect(),
         };
         match written {
             Ok(verdicts) => {
-                let mut verdicts = verdicts.into_iter();
+                let mut verdicts = verdicts.into_iter().map(|verdict| self.placed(verdict));
                 batch.iter().map(|drafts| Ok(verdicts.by_ref().take(drafts.len()).collect())).collect()
             }
             Err(failed) => {
-                let error = self.failed(failed);
+                let error = self.failed(opening, failed);
                 batch.iter().map(|_| Err(error.share())).collect()
             }
         }
     }
 
     fn abandoned(&self) -> Answers {
-        self.stop(&Fault::Io("a writer panicked".to_owned()));
-        count(&self.counters.uncertain_commits);
-        Err(Error::new(ErrorKind::CommitUncertain, "the writer panicked; reopen the store and ask again"))
-    }
-}
-
-impl Engine {
-    /// A batch that did not end well stops the store: only what is read back after a reopen can be believed.
-    fn failed(&self, failed: Failed) -> Error {
-        let name = self.disk.name();
-        match failed {
-            Failed::Before(fault) => {
-                self.stop(&fault);
-                match fault {
-                    Fault::Damaged(_) => self.fault(fault),
-                    other => Error::new(
-                        ErrorKind::Unavailable,
-                        format!("{name}: nothing was written ({other}); reopen the store"),
-                    ),
-                }
-            }
-            Failed::Uncertain(fault) => {
-                self.stop(&fault);
-                count(&self.counters.uncertain_commits);
-                Error::new(
-                    ErrorKind::CommitUncertain,
-                    format!(
-                        "{name}: the commit failed ({fault}), so it is not known whether it is in the file; \
-                         reopen the store and ask again with the same key"
-                    ),
-                )
-            }
+        if self.stop(None, &Fault::Io("a writer panicked".to_owned())) {
+            count(&self.counters.uncertain_commits);
         }
+        Err(Error::new(ErrorKind::CommitUncertain, "the writer panicked; reopen the store and ask again"))
     }
 }
 

@@ -9,14 +9,16 @@ use parking_lot::{Mutex, RwLock};
 
 use super::clock::EngineClock;
 use super::counters::Counters;
+use super::file::{Cause, File, Slot};
 use super::places::Places;
 use super::queue::Queue;
 use super::replay_index::ReplayIndex;
 use super::settings::Settings;
 use super::writer::CLASSES_MAX;
-use super::{Cause, Engine, File, Room, random};
+use super::{Engine, Room, random};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::policy::{Policy, Windows};
+use crate::core::record::ClassId;
 use crate::db::database::{Commit, Db, Failed};
 use crate::db::disk::Disk;
 use crate::db::fault::Fault;
@@ -64,11 +66,12 @@ impl Engine {
         begin(&db, &mut state, &clock).map_err(|fault| unopened(&*disk, fault))?;
         let is_full = disk_was_full || reserve(&*disk, settings.reserve_bytes)?;
         Ok(Self {
+            store_id: db.identity().store_id,
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
             queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
-            file: RwLock::new(File::Open(db)),
+            file: RwLock::new(File::Open { slot: Slot::new(db), opening: 1 }),
             tail: Mutex::new(state),
             room: Room { is_full: AtomicBool::new(is_full), try_at: Mutex::new(Duration::ZERO) },
             checked: AtomicBool::new(checked),
@@ -82,19 +85,19 @@ impl Engine {
     pub fn reopen(&self) -> Result<(), Error> {
         self.not_inside()?;
         let mut file = self.file.write();
-        let (why, left) = match std::mem::replace(&mut *file, File::Closed) {
-            File::Open(db) => {
-                *file = File::Open(db);
-                return Ok(());
-            }
+        let (why, left, opening) = match std::mem::replace(&mut *file, File::Closed) {
             File::Closed => {
                 let text = format!("{}: the store was closed; open it anew", self.disk.name());
                 return Err(Error::new(ErrorKind::Closed, text));
             }
-            File::Stopped { why, left } => (why, left),
+            File::Stopped { why, left, opening } => (why, left, opening),
+            open @ File::Open { .. } => {
+                *file = open;
+                return Ok(());
+            }
         };
         // The failed handle must let go of the file before another can have it.
-        drop(left);
+        drop(left.and_then(Slot::take));
         if why.cause == Cause::Full {
             // What cannot be given back is no worse than before; the open below will tell.
             self.give_up_reserve();
@@ -105,11 +108,11 @@ impl Engine {
         };
         match opened {
             Ok(db) => {
-                *file = File::Open(db);
+                *file = File::Open { slot: Slot::new(db), opening: opening + 1 };
                 Ok(())
             }
             Err(error) => {
-                *file = File::Stopped { why, left: None };
+                *file = File::Stopped { why, left: None, opening };
                 Err(error.into())
             }
         }
@@ -130,6 +133,7 @@ impl Engine {
         let opened = open::open(&self.disk, how(&self.settings, true), None)
             .map_err(|fault| unopened(&*self.disk, fault))?;
         let Opened { db, mut state, checked } = opened;
+        self.same_store(&db, &state)?;
         begin(&db, &mut state, &self.clock).map_err(|fault| unopened(&*self.disk, fault))?;
         self.index.clear();
         self.checked.store(checked, Ordering::Relaxed);
@@ -137,20 +141,45 @@ impl Engine {
         Ok(db)
     }
 
-    /// Closes the file cleanly, for all handles. Calls under way end first; later ones are told `Closed`.
+    /// A reopen goes on with the file this engine has acknowledged from, not with another under its name.
+    fn same_store(&self, db: &Db, state: &State) -> Result<(), Error> {
+        let known = self.tail.lock();
+        let is_ours = db.identity().store_id == self.store_id;
+        let has_all = known.heads.iter().all(|known| {
+            let class = ClassId(known.class);
+            state.head(class).is_some_and(|head| {
+                head.seq > known.seq || (head.seq == known.seq && head.link == known.link)
+            })
+        });
+        if is_ours && has_all {
+            return Ok(());
+        }
+        let what = if is_ours { "lacks what was acknowledged from it" } else { "is another store" };
+        let text = format!("{} {what}: it was replaced by a copy; put the right file back", self.disk.name());
+        Err(Error::new(ErrorKind::OlderCopy, text))
+    }
+
+    /// Closes the file cleanly, for all handles. Reads and commits under way end first; later ones are told
+    /// `Closed`.
     pub fn close(&self) -> Result<(), Error> {
         self.not_inside()?;
+        self.shut()
+    }
+
+    /// Closes, whoever asks.
+    pub fn shut(&self) -> Result<(), Error> {
         let mut file = self.file.write();
-        match std::mem::replace(&mut *file, File::Closed) {
-            File::Open(db) => db.close().map_err(|fault| {
-                let text = format!(
-                    "{}: closing failed ({fault}); what was acknowledged is in the file, the next open checks it",
-                    self.disk.name()
-                );
-                Error::new(ErrorKind::Unavailable, text)
-            }),
-            File::Stopped { .. } | File::Closed => Ok(()),
-        }
+        let db = match std::mem::replace(&mut *file, File::Closed) {
+            File::Open { slot, .. } => slot.take(),
+            File::Stopped { .. } | File::Closed => None,
+        };
+        db.map_or(Ok(()), Db::close).map_err(|fault| {
+            let text = format!(
+                "{}: closing failed ({fault}); what was acknowledged is in the file, the next open checks it",
+                self.disk.name()
+            );
+            Error::new(ErrorKind::Unavailable, text)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::counters::{Counts, count};
+use super::inside::Inside;
 use crate::core::decide::{Answer, Asked, Command, View, decide};
 use crate::core::error::Error;
 use crate::core::name::{Scope, ScopeDigest};
@@ -12,6 +13,8 @@ use crate::core::policy::Policy;
 use crate::core::record::{ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
+use crate::db::database::Db;
+use crate::db::fault::Fault;
 use crate::db::stored::State;
 use crate::db::verify::{VerifyReport, verify};
 
@@ -47,17 +50,7 @@ impl Engine {
 
     /// What the file answers.
     pub(super) fn stored(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
-        let record = {
-            let db = self.file()?;
-            match db.record(asked.digest) {
-                Ok(record) => record,
-                Err(fault) => {
-                    drop(db);
-                    return Err(self.fault(fault));
-                }
-            }
-        };
-        match record {
+        match self.read(|db| db.record(asked.digest))? {
             Some(record) => self.judged(&record, asked, policy),
             None => Ok(None),
         }
@@ -123,7 +116,8 @@ impl Engine {
         let now = self.clock.now();
         let known = record.map(|record| record.status(now, self.clock.settled()));
         Ok(match (known, running) {
-            (Some(Status::Absent) | None, Some(running)) => running,
+            // An expired key may be run anew.
+            (Some(Status::Absent | Status::Tombstone { .. }) | None, Some(running)) => running,
             (Some(known), _) => known,
             (None, None) => Status::Absent,
         })
@@ -144,8 +138,10 @@ impl Engine {
         self.read(|db| db.snapshot()?.rows_after(prefix, after, limit))
     }
 
-    /// Checks the whole file, as it is committed now.
+    /// Checks the whole file, as it is committed now. `progress` is the caller's code: it may not call the
+    /// store.
     pub fn verify(&self, progress: impl FnMut(u64, u64)) -> Result<VerifyReport, Error> {
+        let _inside = Inside::of(self);
         self.read(|db| verify(&db.snapshot()?, progress))
     }
 
@@ -167,19 +163,9 @@ impl Engine {
         }
     }
 
-    fn read<R>(
-        &self,
-        look: impl FnOnce(&crate::db::database::Db) -> Result<R, crate::db::fault::Fault>,
-    ) -> Result<R, Error> {
+    fn read<R>(&self, look: impl FnOnce(&Db) -> Result<R, Fault>) -> Result<R, Error> {
         let db = self.file()?;
-        match look(&db) {
-            Ok(seen) => Ok(seen),
-            Err(fault) => {
-                // Stopping takes the lock that this read holds.
-                drop(db);
-                Err(self.fault(fault))
-            }
-        }
+        look(&db).map_err(|fault| self.fault(db.opening(), fault))
     }
 }
 

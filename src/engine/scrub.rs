@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::Engine;
 use crate::core::error::{Error, ErrorKind};
@@ -31,20 +32,21 @@ impl Engine {
 
     /// Checks the next slice; true when there is more.
     fn scrub_slice(&self, walk: &mut Option<Walk>) -> bool {
-        let checked = match self.file() {
-            Ok(db) => db.snapshot().and_then(|snapshot| {
-                let walk = match walk {
-                    Some(walk) => walk,
-                    None => walk.insert(Walk::new(&snapshot)?),
-                };
-                let more = walk.slice(&snapshot)?;
-                match walk.first_fault() {
-                    Some(what) => Err(Fault::Damaged(what.to_owned())),
-                    None => Ok(more),
-                }
-            }),
-            Err(_) => return false,
-        };
+        let Ok(db) = self.file() else { return false };
+        let opening = db.opening();
+        let guard = StopOnPanic(self);
+        let checked = db.snapshot().and_then(|snapshot| {
+            let walk = match walk {
+                Some(walk) => walk,
+                None => walk.insert(Walk::new(&snapshot)?),
+            };
+            let more = walk.slice(&snapshot)?;
+            match walk.first_fault() {
+                Some(what) => Err(Fault::Damaged(what.to_owned())),
+                None => Ok(more),
+            }
+        });
+        std::mem::forget(guard);
         match checked {
             Ok(more) => {
                 if !more {
@@ -53,24 +55,21 @@ impl Engine {
                 more
             }
             Err(fault) => {
-                self.stop(&fault);
+                self.stop(Some(opening), &fault);
                 false
             }
         }
     }
 }
 
+/// Between two slices, so that the scrub takes a small part of a slow disk and of a small cache.
+const PACE: Duration = Duration::from_millis(5);
+
 /// Goes on while somebody holds the store.
 fn run(engine: &Weak<Engine>) {
     let mut walk = None;
-    while let Some(engine) = engine.upgrade() {
-        let guard = StopOnPanic(&engine);
-        let more = engine.scrub_slice(&mut walk);
-        std::mem::forget(guard);
-        if !more {
-            return;
-        }
-        std::thread::yield_now();
+    while engine.upgrade().is_some_and(|engine| engine.scrub_slice(&mut walk)) {
+        std::thread::park_timeout(PACE);
     }
 }
 
@@ -79,6 +78,6 @@ struct StopOnPanic<'e>(&'e Engine);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.stop(&Fault::Damaged("a page could not be read".to_owned()));
+        self.0.stop(None, &Fault::Damaged("a page could not be read".to_owned()));
     }
 }

@@ -27,6 +27,7 @@ mod fingerprints;
 mod fixture;
 mod format;
 mod fuzzed;
+mod handles;
 mod keys;
 #[cfg(feature = "cli")]
 mod kill;

@@ -120,20 +120,13 @@ impl Parts {
     }
 
     fn add(&mut self, name: &str, digests: impl FnOnce() -> Digests) {
-        let defect = if name.is_empty() {
-            "a part has no name; name it".to_owned()
-        } else if name.len() > PART_NAME_BYTES_MAX {
-            format!("a part name has {} bytes; {PART_NAME_BYTES_MAX} are allowed", name.len())
-        } else if name.chars().any(char::is_control) {
-            format!("the part name {name:?} has a control character; leave it out")
-        } else if name == RESERVED {
-            format!("the part name {RESERVED:?} is reserved; choose another")
+        if let Some(defect) = name_defect(name) {
+            self.record(defect);
         } else if self.own() == PARTS_MAX {
-            format!("the request has more than {PARTS_MAX} parts; put some together")
+            self.record(format!("the request has more than {PARTS_MAX} parts; put some together"));
         } else {
-            return self.insert(name, digests);
-        };
-        self.record(defect);
+            self.insert(name, digests);
+        }
     }
 
     /// The digests are made only for a part that is kept.
@@ -209,4 +202,19 @@ pub(super) fn framed(hasher: &mut Sha256, text: &str) {
 pub(super) fn n64(length: usize) -> [u8; 8] {
     // `usize` has 64 bits at most on every target Rust has.
     (length as u64).to_be_bytes()
+}
+
+/// Why nothing can be called so.
+pub(crate) fn name_defect(name: &str) -> Option<String> {
+    if name.is_empty() {
+        Some("a part has no name; name it".to_owned())
+    } else if name.len() > PART_NAME_BYTES_MAX {
+        Some(format!("a part name has {} bytes; {PART_NAME_BYTES_MAX} are allowed", name.len()))
+    } else if name.chars().any(char::is_control) {
+        Some(format!("the part name {name:?} has a control character; leave it out"))
+    } else if name == RESERVED {
+        Some(format!("the part name {RESERVED:?} is reserved; choose another"))
+    } else {
+        None
+    }
 }
