@@ -41,7 +41,8 @@
 //!   window gets the recorded outcome byte for byte.
 //! - Another request under a used key never runs and never sees the first one's outcome. Another tenant sees
 //!   nothing.
-//! - Of many callers of one key, on any threads, one runs; the others wait or are told that it runs.
+//! - Of many callers of one key, on any threads, one takes effect; the others wait for it or are told that it
+//!   runs.
 //! - A damaged, foreign or newer file is an error, never an empty store.
 //!
 //! # Limits

@@ -95,8 +95,8 @@ impl Options {
         self
     }
 
-    /// Memory for finished records that are replayed without a lock, in bytes; 0 turns it off. At most 16
-    /// GiB; default 16 MiB, some 16,000 records.
+    /// Memory for finished records that are replayed without a look at the file, in bytes; 0 turns it off. At
+    /// most 16 GiB; default 16 MiB, some 16,000 records.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
         self.0.replay_bytes = bytes;
         self

@@ -44,6 +44,10 @@ impl Request {
     }
 
     /// A request without a key: runs each time, is counted, and can never be replayed.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system gives no random bytes.
     pub fn unprotected(tenant: &Tenant, operation: &Operation) -> Self {
         // The journal names each entry; this name is given to nobody.
         let key = Key::random();

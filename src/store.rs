@@ -54,6 +54,11 @@ impl Store {
     /// file, which is left as it is; `UnsupportedFormat`; `ScopeMode`; `Invalid` and `LimitExceeded` for
     /// settings out of bounds; `Unavailable` when the disk cannot be read or written. Each names the path and
     /// the next step.
+    ///
+    /// # Panics
+    ///
+    /// A damaged file above [`Options::check_at_open_max`] is read before it is checked, and the storage
+    /// engine may panic on a damaged page. Up to that size, and with [`Options::strict_open`], it does not.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         Self::on(FileDisk::new(path.as_ref()), options, false)
     }
@@ -83,13 +88,16 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`]; the store then stays stopped, and this may be called again. `Closed` after
-    /// [`Store::close`].
+    /// As [`Store::open`]; the store then stays stopped, and this may be called again. `OlderCopy` when the
+    /// file under its name lacks what was acknowledged, or is another store. `Unavailable` where the system
+    /// cannot drop what it has cached of a file (other than Linux): start the process anew there. `Closed`
+    /// after [`Store::close`].
     pub fn reopen(&self) -> Result<(), Error> {
         self.engine().reopen()
     }
 
-    /// Closes the file cleanly, for all clones. Calls under way end first; later ones are `Closed`.
+    /// Closes the file cleanly, for all clones. Reads and commits under way end first; a call whose closure
+    /// still runs, and any later one, is `Closed`, with nothing written.
     ///
     /// # Errors
     ///
@@ -164,8 +172,8 @@ impl Store {
         Ok(Job { asked, wait: request.budget() })
     }
 
-    /// What the memory answers, without a lock and without a look at the file. `None` means "not here", never
-    /// "new".
+    /// What the memory answers, without a look at the file and without waiting for a commit. `None` means
+    /// "not here", never "new".
     #[must_use]
     pub fn peek(&self, request: &Request) -> Option<Reply> {
         let job = self.job(request).ok()?;
@@ -230,11 +238,17 @@ impl Store {
     /// # Errors
     ///
     /// As [`Store::status`], when the file cannot be read to its end.
+    ///
+    /// # Panics
+    ///
+    /// As [`Store::open`], on a damaged page of a file that was not checked when it was opened.
     pub fn verify(&self) -> Result<VerifyReport, Error> {
         self.verify_with(|_, _| {})
     }
 
-    /// As [`Store::verify`]; tells from time to time how many rows of how many are done.
+    /// As [`Store::verify`]; tells from time to time how many rows of how many are done, where an outcome
+    /// counts twice (its entry and its place in the index). `progress` may not call this store: that is
+    /// `Reentrant`.
     ///
     /// # Errors
     ///

@@ -155,7 +155,8 @@ impl Error {
         }
     }
 
-    /// The row of a [`Conflict`](ErrorKind::Conflict).
+    /// The row of a [`Conflict`](ErrorKind::Conflict). Such an error comes from finishing a claim, and claims
+    /// are to come: `None` until then.
     #[must_use]
     pub fn resource(&self) -> Option<&ResourceRef> {
         self.0.resource.as_ref()

@@ -56,11 +56,6 @@ pub(crate) fn replay_is_the_record(record: &Record, finished: &Finished) -> bool
         && finished.generation == entry.generation
 }
 
-/// Invariant 4: what is acknowledged was in a commit that has ended.
-pub(crate) fn acknowledged_is_durable(acknowledged_seq: u64, durable_seq: u64) -> bool {
-    acknowledged_seq <= durable_seq
-}
-
 /// Invariant 5: another request under a key is told nothing of the first one's outcome.
 pub(crate) fn tells_another_nothing(reply: &Reply) -> bool {
     match reply {

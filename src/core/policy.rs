@@ -42,7 +42,7 @@ pub struct Policy {
 pub enum WhileRunning {
     /// `Mismatch`, at once.
     MismatchFirst,
-    /// `InProgress`, like an equal request; the mismatch shows when the first is finished.
+    /// `InProgress`, at once; the mismatch shows when the first is finished.
     InProgressFirst,
 }
 

@@ -158,15 +158,16 @@ impl Disk for FileDisk {
             return release(&path).map(|_| ());
         }
         let (before, existed) = match fs::symlink_metadata(&path) {
-            Ok(found) if !found.is_file() => {
-                return Err(io::Error::new(ErrorKind::InvalidInput, "the reserve's name is taken"));
-            }
+            Ok(found) if !found.is_file() => return Err(no_reserve(&path)),
             Ok(found) if found.len() == bytes && allocated_bytes(&found) >= bytes => return Ok(()),
             Ok(found) => (found.len(), true),
             Err(error) if error.kind() == ErrorKind::NotFound => (0, false),
             Err(error) => return Err(error),
         };
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        if !is_blank(&file)? {
+            return Err(no_reserve(&path));
+        }
         // The first sync brings the blocks to the disk, the second the name.
         let filled = allocate(&file, bytes)
             .and_then(|()| file.set_len(bytes))
@@ -428,14 +429,30 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether a file may be a reserve, which holds zeros only. Somebody else's file is not written over.
+fn is_blank(mut file: &File) -> io::Result<bool> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    file.by_ref().take(4096).read_to_end(&mut head)?;
+    Ok(head.iter().all(|&byte| byte == 0))
+}
+
+fn no_reserve(path: &Path) -> io::Error {
+    let text = format!("{} is there and is no reserve of a store: move it away", path.display());
+    io::Error::new(ErrorKind::InvalidInput, text)
+}
+
 /// Removes the reserve. Truncated and synced first, so that the blocks are free on return even while the file
 /// system delays what an unlink gives back.
 fn release(path: &Path) -> io::Result<bool> {
-    let file = match OpenOptions::new().write(true).open(path) {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
+    if !is_blank(&file)? {
+        return Err(no_reserve(path));
+    }
     let had = allocated_bytes(&file.metadata()?) > 0;
     file.set_len(0)?;
     file.sync_all()?;

@@ -364,3 +364,17 @@ fn the_holder_is_read_from_the_table_of_locks() {
     assert_eq!(holder_in(locks, "fe:00:43"), None);
     assert_eq!(holder_in(locks, "fe:00:4"), None);
 }
+
+/// A file of somebody else under the reserve's name is neither padded nor removed.
+#[test]
+fn a_file_that_is_no_reserve_is_left_alone() {
+    let directory = Directory::new();
+    let disk = made(directory.at("a.db"));
+    let other = directory.at("a.db.reserve");
+    fs::write(&other, "precious").unwrap();
+    for refused in [disk.reserve(1 << 16).map(drop), disk.reserve(0), disk.release_reserve().map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(error.to_string().contains("a.db.reserve"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+}

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use crate::core::time::{Timestamp, millis};
 
-/// Where the store gets its time from. Wait budgets alone are real time.
+/// Where the store gets its time from. Wait budgets alone are real time. It is asked under the store's own
+/// locks, so it must not call the store.
 ///
 /// ```
 /// use std::time::Duration;
