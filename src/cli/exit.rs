@@ -27,8 +27,8 @@ Exit codes:
      rows that cannot be shown; not clean
   2  the arguments or the input's header are wrong; nothing was done
   3  the store could not be opened or read (`verify` of a damaged file, too); it was left as it is
-  4  the store stopped on the way (disk full, disk failed, file damaged): see to it, then run the same
-     command again to go on
+  4  the store stopped on the way (disk full or failed, file damaged): see to it, then run the
+     same command again to go on
   5  input or output failed on the way: run the same command again (with --append) to go on";
 
 impl From<Exit> for ExitCode {
