@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::exit::{EXIT_CODES, Exit, Failure};
-use crate::{ErrorKind, Options, ScopeMode, Store};
+use crate::{Error, ErrorKind, Options, ScopeMode, Store};
 
 /// Runs each row of a file as one command, exactly once, and looks at what is stored.
 #[derive(Debug, Parser)]
@@ -60,16 +60,27 @@ impl At {
 
     /// Opens a store that exists.
     pub fn open(&self) -> Result<Store, Failure> {
-        Store::open(&self.db, self.options()).map_err(|error| match error.kind() {
-            ErrorKind::Missing => {
-                let text = format!(
-                    "{} does not exist; check the path and the mount (only `ingest` makes a new store)",
-                    self.db.display()
-                );
-                Failure::new(Exit::NotOpened, text)
+        Store::open(&self.db, self.options()).map_err(|error| self.unopened(&error))
+    }
+
+    /// What a person is told of a store that was not opened, in the words of this program's options.
+    pub fn unopened(&self, error: &Error) -> Failure {
+        let db = self.db.display();
+        let text = match error.kind() {
+            ErrorKind::Missing => format!(
+                "{db} or its directory does not exist; check the path and the mount (only `ingest` makes a \
+                 new store, and no directory)"
+            ),
+            ErrorKind::ScopeMode => {
+                let other = match self.scope_mode {
+                    Mode::PerOperation => "per-tenant",
+                    Mode::PerTenant => "per-operation",
+                };
+                format!("{db} was made with `--scope-mode {other}`, and that is fixed: say so here too")
             }
-            _ => error.into(),
-        })
+            _ => error.to_string(),
+        };
+        Failure::new(Exit::NotOpened, text)
     }
 }
 

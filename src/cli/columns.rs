@@ -6,7 +6,7 @@ use std::io;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::args::{Format, Ingest};
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
 use super::members;
 use super::rows::{Record, Rows};
 use crate::{Bytes, Key};
@@ -113,8 +113,7 @@ fn header(rows: &mut Rows, args: &Ingest) -> Result<Vec<String>, Failure> {
         )));
     };
     let header = text.and_then(|text| Ok(fields(&text)?.iter().map(str::to_owned).collect::<Vec<_>>()));
-    let header =
-        header.map_err(|why| Failure::new(Exit::Usage, format!("the header of {name} is bad: {why}")))?;
+    let header = header.map_err(|why| Failure::usage(format!("the header of {name} is bad: {why}")))?;
     for (place, column) in header.iter().enumerate() {
         if header[..place].contains(column) {
             return Err(Failure::usage(format!("the header of {name} has the column {column:?} twice")));

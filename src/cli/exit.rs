@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// The exit codes; `--help` and `docs/cli.md` list them in these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,12 @@ pub(super) enum Exit {
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0  all well: every row executed or replayed; found; clean
-  1  done, but: rows were bad, mismatched, duplicate, expired or refused; not found; not clean
+  1  done, but: rows were bad, mismatched, duplicate, expired or refused; not found;
+     rows that cannot be shown; not clean
   2  the arguments or the input's header are wrong; nothing was done
-  3  the store could not be opened or read; it was left as it is
-  4  the store stopped on the way (disk full, disk failed): run the same command again to go on
+  3  the store could not be opened or read (`verify` of a damaged file, too); it was left as it is
+  4  the store stopped on the way (disk full or failed, file damaged): see to it, then run the
+     same command again to go on
   5  input or output failed on the way: run the same command again (with --append) to go on";
 
 impl From<Exit> for ExitCode {
@@ -67,11 +69,10 @@ impl Failure {
     }
 }
 
-/// A store that was not opened, or could not be read.
+/// A store that could not be read.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let next = if error.kind() == ErrorKind::ScopeMode { " (`--scope-mode`)" } else { "" };
-        Self::new(Exit::NotOpened, format!("{error}{next}"))
+        Self::new(Exit::NotOpened, error.to_string())
     }
 }
 

@@ -24,7 +24,8 @@ pub(super) fn run(args: &Ingest) -> Result<Exit, Failure> {
     let (mut rows, bytes) = input(&args.input, format)?;
     let columns = Columns::of(&mut rows, format, args)?;
     let output = args.output.as_deref().map(|path| Output::open(path, args.append)).transpose()?;
-    let store = Store::open_or_create(&args.at.db, args.at.options())?;
+    let store =
+        Store::open_or_create(&args.at.db, args.at.options()).map_err(|error| args.at.unopened(&error))?;
 
     let report = Report::new(output, bytes);
     let crew = Crew::new(&store, target, columns, rows, &args.input, &report);

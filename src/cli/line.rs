@@ -118,7 +118,10 @@ impl RowLine {
             Reply::Conflict { resource, .. } => {
                 Self { resource: Some(Named::from(&resource)), ..new(Told::Conflict) }
             }
-            Reply::Refused(why) => Self { error: Some(format!("{why:?}")), ..new(Told::Refused) },
+            // A store that one program has alone refuses for want of room only.
+            Reply::Refused(_) => {
+                Self { error: Some("the store has no room for it now".to_owned()), ..new(Told::Refused) }
+            }
         }
     }
 
@@ -157,8 +160,7 @@ impl From<&[u8]> for Shown {
     fn from(bytes: &[u8]) -> Self {
         let mut shown = Self { value: None, text: None, base64: None };
         match str::from_utf8(bytes) {
-            // Line ends inside JSON are formatting, and would cut a JSON line in two.
-            Ok(text) => match RawValue::from_string(text.trim().replace(['\n', '\r'], " ")) {
+            Ok(text) => match on_one_line(text) {
                 Ok(value) => shown.value = Some(value),
                 Err(_) => shown.text = Some(text.to_owned()),
             },
@@ -166,6 +168,12 @@ impl From<&[u8]> for Shown {
         }
         shown
     }
+}
+
+/// Line ends in what is JSON already are formatting, and would cut a JSON line in two.
+fn on_one_line(text: &str) -> serde_json::Result<Box<RawValue>> {
+    let value: &RawValue = serde_json::from_str(text)?;
+    RawValue::from_string(value.get().replace(['\n', '\r'], " "))
 }
 
 /// One resource.
@@ -311,6 +319,7 @@ mod tests {
             shown(b"{\"a\":\r\n 1.000000000000000000001}"),
             "{\"value\":{\"a\":   1.000000000000000000001}}"
         );
+        assert_eq!(shown(b"\"two\nlines\""), "{\"text\":\"\\\"two\\nlines\\\"\"}");
         assert_eq!(shown(b"two\nlines"), "{\"text\":\"two\\nlines\"}");
         assert_eq!(shown(&[0xFF]), "{\"base64\":\"/w==\"}");
     }

@@ -4,6 +4,7 @@
 use super::args::{Get, List, Stats, Status};
 use super::exit::{Exit, Failure, say};
 use super::line::{ResourceLine, StatusLine};
+use super::members;
 use super::output::{json, print, print_bytes};
 use crate::{Bytes, Error, ErrorKind, Key, Kind, Operation, Resource, Scope, Store, Tenant};
 
@@ -31,15 +32,23 @@ pub(super) fn list(args: &List) -> Result<Exit, Failure> {
     let kinds = Kinds::parse(&args.kind, args.shared)?;
     let store = args.at.open()?;
     let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let mut exit = Exit::Well;
     for found in kinds.scan(&store, &tenant, &args.prefix).take(limit) {
-        let found = found?;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                exit = Failure::new(Exit::Partly, error.to_string()).tell();
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let goes_on =
             if args.json { print(&json(&ResourceLine::new(&args.kind, &found)))? } else { print(&found.id)? };
         if !goes_on {
             break;
         }
     }
-    Ok(Exit::Well)
+    Ok(exit)
 }
 
 pub(super) fn status(args: &Status) -> Result<Exit, Failure> {
@@ -79,11 +88,8 @@ pub(super) fn stats(args: &Stats) -> Result<Exit, Failure> {
 
 /// The members of an object as lines of name and value.
 fn print_fields(of: &StatusLine) -> Result<(), Failure> {
-    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(of) else {
-        return Ok(());
-    };
-    for (name, value) in fields {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    for (name, value) in members::all(&json(of)).unwrap_or_default() {
+        let value = serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned());
         if !print(&format!("{name:<16} {value}"))? {
             break;
         }
@@ -124,19 +130,64 @@ impl Kinds {
         Ok(store.get(tenant, &self.counter, id)?.map(|row| bytes_of(row, i64::to_string)))
     }
 
-    /// The rows of a kind, whose codec its first row tells: a program writes one kind with one codec.
-    fn scan(&self, store: &Store, tenant: &Tenant, prefix: &str) -> Box<dyn Iterator<Item = Found>> {
-        let is_other = |error: Option<&Error>| error.is_some_and(|error| error.kind() == ErrorKind::Invalid);
-        let raw = store.scan(tenant, &self.raw, prefix);
-        if !is_other(store.scan(tenant, &self.raw, prefix).next().and_then(Result::err).as_ref()) {
-            return Box::new(raw);
-        }
+    /// The rows of a kind in order, each under its own codec.
+    fn scan(&self, store: &Store, tenant: &Tenant, prefix: &str) -> Mixed {
         let json = store.scan(tenant, &self.json, prefix);
-        if !is_other(store.scan(tenant, &self.json, prefix).next().and_then(Result::err).as_ref()) {
-            return Box::new(json.map(|row| Ok(bytes_of(row?, |value| value.get().to_owned()))));
+        let counter = store.scan(tenant, &self.counter, prefix);
+        Mixed {
+            codecs: [
+                Codec::new(store.scan(tenant, &self.raw, prefix)),
+                Codec::new(json.map(|row| Ok(bytes_of(row?, |value| value.get().to_owned())))),
+                Codec::new(counter.map(|row| Ok(bytes_of(row?, i64::to_string)))),
+            ],
+            place: 0,
         }
-        let counters = store.scan(tenant, &self.counter, prefix);
-        Box::new(counters.map(|row| Ok(bytes_of(row?, i64::to_string))))
+    }
+}
+
+/// The rows of one kind. All codecs see the same rows, and each tells those it cannot read: a row is asked
+/// of the codec of the row before it, then of the others, which catch up first.
+struct Mixed {
+    codecs: [Codec; 3],
+    place: usize,
+}
+
+/// The rows as one codec sees them.
+struct Codec {
+    rows: Box<dyn Iterator<Item = Found>>,
+    /// The place of its next row.
+    next: usize,
+}
+
+impl Codec {
+    fn new(rows: impl Iterator<Item = Found> + 'static) -> Self {
+        Self { rows: Box::new(rows), next: 0 }
+    }
+
+    fn at(&mut self, place: usize) -> Option<Found> {
+        let skipped = place - self.next;
+        self.next = place + 1;
+        self.rows.nth(skipped)
+    }
+}
+
+impl Iterator for Mixed {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        let place = self.place;
+        self.place += 1;
+        let mut told = None;
+        for number in 0..self.codecs.len() {
+            match self.codecs[number].at(place)? {
+                Err(error) if error.kind() == ErrorKind::Invalid => told = Some(Err(error)),
+                found => {
+                    self.codecs.swap(0, number);
+                    return Some(found);
+                }
+            }
+        }
+        told
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::value::RawValue;
 
 /// The members of `names` in the object `text`, each as text.
 pub(super) fn pick(text: &str, names: &[&str]) -> Result<Vec<String>, String> {
@@ -22,6 +23,11 @@ pub(super) fn pick(text: &str, names: &[&str]) -> Result<Vec<String>, String> {
             None => Err(format!("it has no member {name:?}")),
         })
         .collect()
+}
+
+/// All members of the object `text` in their order, each value as it is written there.
+pub(super) fn all(text: &str) -> serde_json::Result<Vec<(String, &RawValue)>> {
+    serde_json::Deserializer::from_str(text).deserialize_map(All)
 }
 
 /// Whether `text` is one JSON value.
@@ -59,6 +65,24 @@ impl<'de> Visitor<'de> for Pick<'_> {
                     return Err(A::Error::custom(format!("member {name:?} is there twice")));
                 }
             }
+        }
+        Ok(found)
+    }
+}
+
+struct All;
+
+impl<'de> Visitor<'de> for All {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(member) = members.next_entry()? {
+            found.push(member);
         }
         Ok(found)
     }

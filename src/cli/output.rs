@@ -38,12 +38,12 @@ impl Output {
                     "{} exists; name another output, remove it, or go on at its end with `--append`",
                     path.display()
                 );
-                return Err(Failure::new(Exit::Usage, text));
+                return Err(Failure::usage(text));
             }
             let end = end_of_lines(&mut file, found.len()).map_err(failed)?;
             let Some(end) = end else {
                 let text = format!("{} is no output of `ingest`; it was left as it is", path.display());
-                return Err(Failure::new(Exit::Usage, text));
+                return Err(Failure::usage(text));
             };
             // A line that was cut by a kill is written again, whole, when its row is replayed.
             file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;

@@ -11,6 +11,8 @@ use super::args::Format;
 
 /// The longest record, in bytes: what one resource can hold.
 pub(super) const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The most lines of one record. Bounds what holding lines costs beside their bytes.
+const RECORD_LINES_MAX: usize = 65_536;
 const BUFFER_BYTES: usize = 256 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -28,8 +30,9 @@ pub(super) struct Rows {
     format: Format,
     lines_read: u64,
     bytes_read: u64,
-    /// Lines of a record that was given up, to be read again.
+    /// Lines that were read to find the end of a quote, and are not yet part of a record.
     held: VecDeque<Line>,
+    held_bytes: usize,
 }
 
 struct Line {
@@ -37,12 +40,14 @@ struct Line {
     /// With its line end; empty if it was too long to keep.
     bytes: Vec<u8>,
     is_whole: bool,
+    /// A quote that is open where the line begins is closed where it ends.
+    ends_quote: bool,
 }
 
 impl Rows {
     pub fn new(input: impl Read + Send + 'static, format: Format) -> Self {
         let input = Box::new(BufReader::with_capacity(BUFFER_BYTES, input));
-        Self { input, format, lines_read: 0, bytes_read: 0, held: VecDeque::new() }
+        Self { input, format, lines_read: 0, bytes_read: 0, held: VecDeque::new(), held_bytes: 0 }
     }
 
     /// How far the input was read.
@@ -70,43 +75,48 @@ impl Rows {
     }
 
     /// A record that may go on over several lines inside quotes.
+    ///
+    /// Where an open quote ends is told by each line alone, so no line is scanned again for a record that
+    /// begins further down. Of the lines held, only the last can end a quote: behind it nothing is read.
     fn quoted(&mut self, first: Line) -> io::Result<Record> {
-        let mut quoting = Quoting::FieldStart.after(&first.bytes);
-        if quoting != Quoting::Quoted {
+        if Quoting::FieldStart.after(&first.bytes) != Quoting::Quoted {
             return Ok(whole(first.number, first.bytes));
         }
-        let mut bytes = first.bytes.len();
-        let mut lines = vec![first];
         let why = loop {
-            match self.line()? {
-                None => break "a quote in it never ends".to_owned(),
-                Some(line) => {
-                    quoting = quoting.after(&line.bytes);
-                    bytes += line.bytes.len();
-                    let is_whole = line.is_whole;
-                    lines.push(line);
-                    if !is_whole || bytes > RECORD_BYTES_MAX {
-                        break format!("a quote in it does not end within {RECORD_BYTES_MAX} bytes");
-                    }
-                }
+            let last = self.held.back();
+            if first.bytes.len() + self.held_bytes > RECORD_BYTES_MAX
+                || self.held.len() >= RECORD_LINES_MAX
+                || last.is_some_and(|last| !last.is_whole)
+            {
+                break format!(
+                    "a quote in it does not end within {RECORD_BYTES_MAX} bytes and {RECORD_LINES_MAX} lines"
+                );
             }
-            if quoting != Quoting::Quoted {
-                let bytes = lines.iter().flat_map(|line| line.bytes.iter().copied()).collect();
-                return Ok(whole(lines[0].number, bytes));
+            if last.is_some_and(|last| last.ends_quote) {
+                self.held_bytes = 0;
+                let mut bytes = first.bytes;
+                self.held.drain(..).for_each(|line| bytes.extend(line.bytes));
+                return Ok(whole(first.number, bytes));
             }
+            let Some(line) = self.read_line()? else {
+                break "a quote in it never ends".to_owned();
+            };
+            self.held_bytes += line.bytes.len();
+            self.held.push_back(line);
         };
         // Only its first line is given up: the rows behind a stray quote are rows.
-        let number = lines[0].number;
-        for line in lines.drain(1..).rev() {
-            self.held.push_front(line);
-        }
-        Ok(Record { line: number, text: Err(why) })
+        Ok(Record { line: first.number, text: Err(why) })
     }
 
     fn line(&mut self) -> io::Result<Option<Line>> {
         if let Some(line) = self.held.pop_front() {
+            self.held_bytes -= line.bytes.len();
             return Ok(Some(line));
         }
+        self.read_line()
+    }
+
+    fn read_line(&mut self) -> io::Result<Option<Line>> {
         let mut bytes = Vec::new();
         let max = RECORD_BYTES_MAX + 2; // Room for the line end.
         let read = self.input.by_ref().take(max as u64).read_until(b'\n', &mut bytes)?;
@@ -123,7 +133,8 @@ impl Rows {
         if self.lines_read == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
             bytes.drain(..BYTE_ORDER_MARK.len());
         }
-        Ok(Some(Line { number: self.lines_read, bytes, is_whole }))
+        let ends_quote = self.format == Format::Csv && Quoting::Quoted.after(&bytes) != Quoting::Quoted;
+        Ok(Some(Line { number: self.lines_read, bytes, is_whole, ends_quote }))
     }
 
     fn skip_line(&mut self) -> io::Result<()> {

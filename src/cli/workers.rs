@@ -130,6 +130,10 @@ impl<'r> Crew<'r> {
                 Err(error) if matches!(error.kind(), ErrorKind::CommitUncertain | ErrorKind::Unavailable) => {
                     self.reopen(reopens, error);
                 }
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Closed) => {
+                    self.halt.call(Failure::new(Exit::Stopped, error.to_string()));
+                    return None;
+                }
                 Err(error) => return Some(RowLine::error(line, row.key.as_str(), error.to_string())),
             }
         }
@@ -154,7 +158,10 @@ impl<'r> Crew<'r> {
             }
             self.halt.pause(REOPEN_PAUSE);
         }
-        let text = format!("{error}; what is done is kept: run the same command again to go on");
+        let text = format!(
+            "{error}; what is done is kept; the disk may be full or failing: see to it, then run the same \
+             command again to go on"
+        );
         self.halt.call(Failure::new(Exit::Stopped, text));
     }
 }

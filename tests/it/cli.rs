@@ -280,7 +280,15 @@ fn a_store_that_is_open_elsewhere_is_refused_with_its_process() {
     }
     store.close().unwrap();
     shop.run("stats").ends(0);
-    shop.run("stats --scope-mode per-tenant").ends(3).says(&["--scope-mode"]);
+    let input = shop.file("in.csv", "id\na\n");
+    for ran in [
+        shop.run("stats --scope-mode per-tenant"),
+        shop.run("verify --scope-mode per-tenant"),
+        shop.ingest("--key id --scope-mode per-tenant", &input),
+    ] {
+        let ran = ran.ends(3).says(&["s.onecho", "`--scope-mode per-operation`"]);
+        assert!(!ran.said().contains("PerOperation"), "{}", ran.said());
+    }
 }
 
 #[test]
@@ -351,4 +359,163 @@ fn the_exit_codes_are_in_the_help_and_in_the_docs() {
         assert!(docs.contains(&format!("\n| {code} | ")), "exit code {code} is not in docs/cli.md");
     }
     shop.run("nonsense").ends(2);
+}
+
+/// Each line but the last leaves a quote open, so that each of them could be a record up to the bound. Were
+/// the lines behind it read again for each, this would take hours.
+#[test]
+fn quotes_that_never_end_cost_their_own_lines_and_the_rows_between_run() {
+    let shop = Shop::new();
+    let lines: Vec<String> = (0..400_000)
+        .map(|n| if n % 50_000 == 0 { format!("{n:07},good") } else { format!("{n:07}\"x,\"") })
+        .collect();
+    let input = shop.file("in.csv", format!("id,note\n{}\n", lines.join("\n")));
+    let ran = shop.ingest("--key id", &input).ends(1);
+    assert_eq!(ran.counts(), json!({"rows": 400_000, "executed": 8, "bad": 399_992}));
+    assert!(ran.said().contains("65536 lines"), "{}", ran.said());
+}
+
+#[test]
+fn text_that_only_looks_like_json_is_shown_as_text_and_json_digit_for_digit() {
+    const TENANT: Tenant = Tenant::new("t");
+    let shop = Shop::new();
+    let store = Store::open_or_create(shop.path("s.onecho"), Options::new()).unwrap();
+    let request = Request::new(&TENANT, &Operation::new("op"), &Key::parse("k").unwrap()).bytes("body", "x");
+    let number = r#"{"z":12345678901234567890123,"a":1.10}"#;
+    let reply = store.execute(&request, |fx| {
+        fx.create(&Kind::raw("bytes"), "a", &"\"two\nlines\"".into())?;
+        fx.create(&Kind::raw("bytes"), "b", &number.replace(',', ",\r\n").into())?;
+        Ok(Outcome::succeeded(201).body(number))
+    });
+    assert!(reply.unwrap().into_finished().is_ok());
+    store.close().unwrap();
+
+    let listed = shop.run("list --tenant t --json --kind bytes").ends(0).text();
+    let listed: Vec<&str> = listed.lines().collect();
+    assert!(listed[0].ends_with(r#""text":"\"two\nlines\""}"#), "{}", listed[0]);
+    let value = number.replace(',', ",  ");
+    assert!(listed[1].ends_with(&format!("\"value\":{value}}}")), "{}", listed[1]);
+    let status = shop.run("status --tenant t --operation op --key k").ends(0).text();
+    let fields: Vec<(&str, &str)> = status.lines().filter_map(|line| line.split_once(' ')).collect();
+    assert_eq!((fields[0].0, fields[0].1.trim()), ("state", "finished"));
+    assert_eq!(fields[1].0, "code");
+    assert!(fields.iter().any(|(name, value)| *name == "body" && value.contains(number)), "{status}");
+}
+
+#[test]
+fn a_kind_with_rows_of_several_codecs_is_listed_to_its_end() {
+    const TENANT: Tenant = Tenant::new("t");
+    let shop = Shop::new();
+    let store = Store::open_or_create(shop.path("s.onecho"), Options::new()).unwrap();
+    let request = Request::new(&TENANT, &Operation::new("op"), &Key::parse("k").unwrap()).bytes("body", "x");
+    let reply = store.execute(&request, |fx| {
+        fx.create(&Kind::json("mix"), "a", &json!(1))?;
+        fx.create(&Kind::raw("mix"), "b", &"two".into())?;
+        fx.create(&Kind::<u64>::bincode("mix"), "c", &3)?;
+        fx.create(&Kind::<u64>::bincode("mix"), "d", &4)?;
+        fx.add(&Kind::counter("mix"), "e", 5, 0)?;
+        fx.create(&Kind::json("mix"), "f", &json!(6))?;
+        Ok(Outcome::succeeded(201))
+    });
+    assert!(reply.unwrap().into_finished().is_ok());
+    store.close().unwrap();
+
+    let ran = shop.run("list --tenant t --json --kind mix").ends(1).says(&["mix/d"]);
+    assert!(ran.said().lines().count() == 2 && ran.said().contains("mix/c"), "{}", ran.said());
+    let shown: Vec<Value> = ran.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> = shown.iter().map(|row| (&row["id"], &row["value"], &row["text"])).collect();
+    let (none, two) = (&Value::Null, &json!("two"));
+    let expected = [
+        (&json!("a"), &json!(1), none),
+        (&json!("b"), none, two),
+        (&json!("e"), &json!(5), none),
+        (&json!("f"), &json!(6), none),
+    ];
+    assert_eq!(shown, expected);
+    shop.run("list --tenant t --kind mix --limit 2").ends(0);
+}
+
+/// A key whose recorded outcome is damaged in every copy, in a closed store that begins with `filler_rows` of
+/// 4 MB. Returns where in the file the damage is.
+fn damage(shop: &Shop, filler_rows: u64) -> usize {
+    const BODY: &[u8] = b"outcome that will be damaged";
+    let path = shop.path("s.onecho");
+    let store = Store::open_or_create(&path, Options::new()).unwrap();
+    let filler = onecho::Bytes::from(vec![b'x'; 4_000_000]);
+    let run = |key: &str, is_filler: bool| {
+        let key = Key::parse(key).unwrap();
+        let request = Request::new(&Tenant::new("t"), &Operation::new("import"), &key).bytes("body", "x");
+        let reply = store.execute(&request, |fx| {
+            if is_filler {
+                fx.create(&Kind::raw("filler"), key.as_str(), &filler)?;
+            }
+            Ok(Outcome::succeeded(201).body(BODY))
+        });
+        assert!(reply.unwrap().into_finished().is_ok());
+    };
+    for row in 0..filler_rows {
+        run(&format!("filler-{row}"), true);
+    }
+    run("damaged", false);
+    run("last", false);
+    store.close().unwrap();
+
+    let mut bytes = fs::read(&path).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - BODY.len()).filter(|&at| bytes[at..].starts_with(BODY)).collect();
+    for &place in &places {
+        bytes[place] ^= 1;
+    }
+    fs::write(&path, bytes).unwrap();
+    *places.last().unwrap()
+}
+
+#[test]
+fn a_damaged_file_is_a_finding_of_verify_and_is_left_as_it_is() {
+    for filler_rows in [0, 18] {
+        let shop = Shop::new();
+        let place = damage(&shop, filler_rows);
+        let mut bytes = fs::read(shop.path("s.onecho")).unwrap();
+        assert_eq!(bytes.len() > 64 << 20, filler_rows > 0, "only a larger file is opened without a check");
+        for page in [bytes[place - place % 4096..][..4096].to_vec(), vec![0xFF; 4096]] {
+            bytes[place - place % 4096..][..4096].copy_from_slice(&page);
+            fs::write(shop.path("s.onecho"), &bytes).unwrap();
+            let told = shop.run("verify --json").ends(3).says(&["s.onecho", "damaged", "backup"]).json();
+            assert_eq!(told["clean"], false);
+            assert!(told["faults"][0].as_str().unwrap().contains("s.onecho"), "{told}");
+            let told = shop.run("verify").ends(3).text();
+            assert!(told.lines().last().unwrap().starts_with("NOT CLEAN: "), "{told}");
+            assert!(fs::read(shop.path("s.onecho")).unwrap() == bytes);
+        }
+    }
+}
+
+#[test]
+fn a_store_found_damaged_on_the_way_ends_the_run() {
+    let shop = Shop::new();
+    damage(&shop, 18);
+    let output = shop.path("out.jsonl");
+    let words = format!("--key id --jobs 1 --output {}", output.display());
+    let input = shop.file("in.csv", "id\ndamaged\nother\n");
+    let ran = shop.ingest(&words, &input).ends(4).says(&["s.onecho", "damaged", "backup"]);
+    assert_eq!(ran.json()["errors"], 0);
+    assert_eq!(fs::read(&output).unwrap(), b"");
+}
+
+/// A limit on the size of files stands for a disk that has no more room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_that_stays_stopped_says_that_the_disk_may_be_full_and_the_next_run_goes_on() {
+    let shop = Shop::new();
+    let rows: Vec<String> = (0..64).map(|n| format!("{n},{}", "x".repeat(500_000))).collect();
+    let input = shop.file("in.csv", format!("id,n\n{}\n", rows.join("\n")));
+    let run = shop.ingest_command("--key id", &input);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 8192; exec \"$0\" \"$@\""]).stdin(Stdio::null());
+    limited.arg(run.get_program()).args(run.get_args());
+    let ran = Ran(limited.output().unwrap()).ends(4).says(&["s.onecho", "disk may be full", "command again"]);
+    assert!(ran.json()["stopped"].as_str().unwrap().contains("disk may be full"));
+    let counts = shop.ingest("--key id", &input).ends(0).json();
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!(count("executed") + count("replayed"), 64);
 }
