@@ -14,6 +14,9 @@ use super::time::Timestamp;
 pub const EFFECTS_MAX: usize = 1024;
 /// The most rows one command may read.
 pub const READS_MAX: usize = 1024;
+/// The most bytes of values that one command may read. The value that passes it has been read, so a command
+/// keeps at most this and one value more.
+pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The largest value of a resource, in bytes.
 pub const VALUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -175,6 +178,20 @@ fn take(row: Option<&Row>, holder: &ResourceRef, position: Position) -> Result<A
             event_time: None,
             content: Content::Held(holder.clone()),
         })),
+    }
+}
+
+impl Row {
+    /// The row without a value that no effect looks into: of what stands there an effect needs the codec, the
+    /// times and the holder, and of a counter the number.
+    pub fn outline(self) -> Self {
+        let content = match self.content {
+            Content::Value { codec, bytes } if codec != Codec::Counter || bytes.len() > 8 => {
+                Content::Value { codec, bytes: Bytes::new() }
+            }
+            other => other,
+        };
+        Self { content, ..self }
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Engine;
 use crate::core::effect::{
-    Applied, Change, EFFECTS_MAX, Effect, Guard, READS_MAX, Staged, VALUE_BYTES_MAX, Value, counter,
+    Applied, Change, EFFECTS_MAX, Effect, Guard, READ_BYTES_MAX, READS_MAX, Staged, VALUE_BYTES_MAX, Value,
+    counter,
 };
 use crate::core::error::{Error, ErrorKind};
 use crate::core::name::Tenant;
@@ -27,6 +28,7 @@ pub(crate) struct Staging<'e> {
     staged_bytes: usize,
     /// Rows as they were read, before the closure's own changes.
     base: BTreeMap<RowKey, Option<Row>>,
+    read_bytes: usize,
     ids: &'e mut Ids,
     next_id: usize,
     ahead: Option<&'e Ahead>,
@@ -92,6 +94,7 @@ impl<'e> Staging<'e> {
             staged: Staged::default(),
             staged_bytes: 0,
             base: BTreeMap::new(),
+            read_bytes: 0,
             ids,
             next_id: 0,
             ahead,
@@ -182,6 +185,10 @@ impl<'e> Staging<'e> {
                     Some(counter.clone())
                 }
             };
+            self.read_bytes += row.as_ref().map_or(0, Row::value_bytes);
+            if self.read_bytes > READ_BYTES_MAX {
+                return Err(over("bytes of values read by one command", READ_BYTES_MAX));
+            }
             self.base.insert(key.clone(), row);
         }
         let mut row = self.base.get(key).cloned().flatten();

@@ -67,7 +67,7 @@ pub(crate) struct Desk<'e> {
     pub owner: &'e str,
 }
 
-/// Rows and records as the commands of this batch leave them.
+/// Rows and records as the commands of this batch leave them. Rows that they leave alone are outlines.
 #[derive(Default)]
 struct Page {
     records: BTreeMap<ScopeDigest, Option<Arc<Record>>>,
@@ -180,7 +180,7 @@ fn load(batch: &Batch<'_>, page: &mut Page, draft: &Draft) -> Result<(), Fault> 
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
         if !page.rows.contains_key(key) {
-            page.rows.insert(key.clone(), batch.row(key)?);
+            page.rows.insert(key.clone(), batch.row(key)?.map(Row::outline));
         }
     }
     Ok(())
