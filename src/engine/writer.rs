@@ -24,10 +24,8 @@ use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
 use crate::db::database::{Batch, Commit, Db, Failed, Rows, pack};
 use crate::db::fault::Fault;
+pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State};
-
-/// The most classes a file may have.
-pub(crate) const CLASSES_MAX: usize = 64;
 
 /// A command whose closure has run.
 pub(crate) struct Draft {

@@ -375,3 +375,36 @@ fn a_length_that_lies_takes_no_memory() {
         assert!(run.status.success() && said.contains("read to the end"), "{claim}: {said}{why}");
     }
 }
+
+/// Numbers that are counted on from are checked at the open: sums and successors of them exist.
+#[test]
+fn numbers_that_no_store_writes_are_told_at_the_open() {
+    let put_class = |write: &WriteTransaction, number: u16| {
+        let mut classes = write.open_table(format::CLASS).unwrap();
+        let body = unframed(2, &[0, 1], 3, classes.get(&[0, 1]).unwrap().unwrap().value());
+        let key = number.to_be_bytes();
+        classes.insert(&key, &framed(2, &key, 3, &body)[..]).unwrap();
+    };
+    let tells = |fault: &str, work: &dyn Fn(&WriteTransaction, &mut Read)| {
+        let (_dir, path) = edited(work);
+        refuses(&path, &options(), ErrorKind::Corrupt, &[fault]);
+    };
+    for number in [0, 65, u16::MAX] {
+        let fault = format!("table class: a class may not have number {number}");
+        tells(&fault, &|write, _| put_class(write, number));
+    }
+    tells("a count is larger than any store's", &|_, state| state.last_seq = u64::MAX);
+    tells("a count is larger than any store's", &|_, state| state.epoch = u64::MAX);
+    tells("the head of class 1 does not fit the last number", &|_, state| state.last_seq = 23);
+    tells("its heads are out of order", &|_, state| state.heads.push(state.heads[0].clone()));
+    tells("the file has no class 2", &|_, state| {
+        let head = format::Head { class: 2, ..state.heads[0].clone() };
+        state.heads.push(head);
+    });
+    tells("does not fit the last number", &|_, state| state.heads[0].entries = u64::MAX);
+    tells("its heads have more entries than there are numbers", &|write, state| {
+        put_class(write, 2);
+        let head = format::Head { class: 2, ..state.heads[0].clone() };
+        state.heads.push(head);
+    });
+}
