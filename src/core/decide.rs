@@ -158,7 +158,7 @@ fn judge(
             }
             Match::Unknowable => Judged::Unreadable(Error::new(
                 ErrorKind::UnsupportedFormat,
-                "the scope's record has a fingerprint scheme of a newer version: use that version",
+                "the scope's record has a fingerprint scheme or policy of a newer version: use that version",
             )),
         },
         Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,

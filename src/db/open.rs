@@ -213,7 +213,7 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
         let (key, stored) = item?;
         let class = u16::from_be_bytes(*key.value());
         let stored: StoredClass = envelope::open(Table::Class, key.value(), Kind::Class, stored.value())
-            .map_err(|what| Fault::damaged(&format!("class {class}"), &what))?;
+            .map_err(|fault| fault.at(&format!("class {class}")))?;
         classes.insert(ClassId(class), stored.windows);
     }
     let entries = sound(&state, &classes)?;

@@ -117,7 +117,7 @@ impl Engine {
         let (what, cause) = match fault {
             Fault::Full(what) => (format!("the disk is full: {what}"), Cause::Full),
             Fault::Damaged(what) => (what.clone(), Cause::Damaged),
-            Fault::Io(what) | Fault::Refused(what) => (what.clone(), Cause::Failed),
+            Fault::Newer(what) | Fault::Io(what) | Fault::Refused(what) => (what.clone(), Cause::Failed),
             Fault::Locked => ("the file is locked by another".to_owned(), Cause::Failed),
         };
         let mut file = self.file.write();
@@ -142,6 +142,10 @@ impl Engine {
         let name = self.disk.name();
         match fault {
             Fault::Damaged(what) => self.damaged(&what),
+            Fault::Newer(what) => Error::new(
+                ErrorKind::UnsupportedFormat,
+                format!("{name}: {what}; use the version that wrote it"),
+            ),
             Fault::Io(what) | Fault::Full(what) => {
                 self.stop(&Fault::Io(what.clone()));
                 Error::new(ErrorKind::Unavailable, format!("{name} cannot be read: {what}; reopen the store"))
@@ -240,7 +244,7 @@ impl Engine {
             Failed::Before(fault) => {
                 self.stop(&fault);
                 match fault {
-                    Fault::Damaged(_) => self.fault(fault),
+                    Fault::Damaged(_) | Fault::Newer(_) => self.fault(fault),
                     other => Error::new(
                         ErrorKind::Unavailable,
                         format!("{name}: nothing was written ({other}); reopen the store"),

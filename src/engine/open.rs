@@ -282,6 +282,9 @@ fn told(disk: &dyn Disk, fault: Unopened) -> Error {
             ErrorKind::Corrupt,
             format!("{name} is damaged: {what}; it was left as it is: keep a copy and restore from a backup"),
         ),
+        Unopened::Fault(Fault::Newer(what)) => {
+            (ErrorKind::UnsupportedFormat, format!("{name}: {what}; use the version that wrote it"))
+        }
         Unopened::Fault(Fault::Full(what)) => (
             ErrorKind::Unavailable,
             format!("{name}: the disk is full ({what}); make room and open it again"),

@@ -131,6 +131,7 @@ fn one(
     if let Err(fault) = load(batch, page, draft) {
         return match fault {
             Fault::Damaged(what) => Ok(Verdict::Fault(Error::new(ErrorKind::Corrupt, what))),
+            Fault::Newer(what) => Ok(Verdict::Fault(Error::new(ErrorKind::UnsupportedFormat, what))),
             other => Err(other),
         };
     }
@@ -220,7 +221,7 @@ fn maker(batch: &Batch<'_>, page: &Page, tenant: &Tenant, made: Position) -> Res
         None => match batch.entry(made) {
             Ok(record) => record.map(|record| record.entry.scope),
             // Who made it is told where it can be; that it is taken is sure.
-            Err(Fault::Damaged(_)) => None,
+            Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
             Err(fault) => return Err(fault),
         },
     };
