@@ -87,14 +87,16 @@ impl Effect {
             Change::PutIfNewer(value, time) if is_newer(*time, row) => {
                 Ok(Applied::Write(written(row, value, Some(*time), position)?))
             }
-            Change::RemoveIfNewer(time) if is_newer(*time, row) => Ok(Applied::Write(Row {
-                version: position.seq,
-                made: row.map_or(position, |row| row.made),
-                event_time: Some(*time),
-                content: Content::Removed,
-            })),
+            Change::RemoveIfNewer(time) if is_newer(*time, row) => {
+                Ok(Applied::Write(removed(row, *time, position)))
+            }
             Change::PutIfNewer(..) | Change::RemoveIfNewer(_) => Ok(Applied::Stale),
-            Change::Remove => Ok(if row.is_some() { Applied::Remove } else { Applied::Keep }),
+            Change::Remove => Ok(match row {
+                None | Some(Row { content: Content::Removed, .. }) => Applied::Keep,
+                // No older event may bring it back.
+                Some(Row { event_time: Some(time), .. }) => Applied::Write(removed(row, *time, position)),
+                Some(_) => Applied::Remove,
+            }),
             Change::Add { by, floor, took } => add(row, *by, *floor, *took, position),
             Change::Unique(holder) => take(row, holder, position),
             Change::Release(holder) => match row.map(|row| &row.content) {
@@ -133,6 +135,16 @@ fn written(
         event_time: time.or(row.and_then(|row| row.event_time)),
         content: Content::Value { codec: value.codec, bytes: value.bytes.clone() },
     })
+}
+
+/// What a removal leaves of a row that events write.
+fn removed(row: Option<&Row>, time: Timestamp, position: Position) -> Row {
+    Row {
+        version: position.seq,
+        made: row.map_or(position, |row| row.made),
+        event_time: Some(time),
+        content: Content::Removed,
+    }
 }
 
 /// Equal times do not overtake one another: the first stays.
