@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::error::Error;
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::row::{Codec, Content, Row, RowKey};
@@ -106,6 +107,11 @@ impl Effect {
         }
     }
 
+    /// How many bytes it writes: key and value.
+    pub fn bytes(&self) -> usize {
+        self.key.as_bytes().len() + self.change.value_bytes()
+    }
+
     fn create(&self, row: Option<&Row>, value: &Value, position: Position) -> Result<Applied, Obstacle> {
         match row {
             Some(row) if row.is_there() => {
@@ -178,6 +184,13 @@ pub(crate) fn counter(row: Option<&Row>) -> Result<i64, Obstacle> {
     }
 }
 
+/// A kind is written one way: its values would be garbage to another codec.
+pub(crate) fn wrong_codec(resource: &ResourceRef, stored: &str) -> Error {
+    Error::invalid(format!(
+        "{resource} is stored as {stored}: a kind keeps the codec it was first written with"
+    ))
+}
+
 fn take(row: Option<&Row>, holder: &ResourceRef, position: Position) -> Result<Applied, Obstacle> {
     match row {
         Some(Row { content: Content::Held(held), .. }) if held == holder => Ok(Applied::Keep),
@@ -227,12 +240,10 @@ impl Staged {
     pub fn changes_rows(&self) -> bool {
         self.effects.iter().any(|effect| !matches!(effect.change, Change::Add { took: false, .. }))
     }
-}
 
-impl Staged {
     /// How many bytes it writes: keys and values.
     pub fn bytes(&self) -> usize {
-        self.effects.iter().map(|effect| effect.key.as_bytes().len() + effect.change.value_bytes()).sum()
+        self.effects.iter().map(Effect::bytes).sum()
     }
 }
 

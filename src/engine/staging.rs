@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Engine;
 use crate::core::effect::{
     Applied, Change, EFFECTS_MAX, Effect, Guard, READ_BYTES_MAX, READS_MAX, Staged, VALUE_BYTES_MAX, Value,
-    counter,
+    counter, wrong_codec,
 };
 use crate::core::error::{Error, ErrorKind};
 use crate::core::name::Tenant;
@@ -139,9 +139,7 @@ impl<'e> Staging<'e> {
     pub fn add(&mut self, key: RowKey, by: i64, floor: i64) -> Result<bool, Error> {
         let row = self.with_own_changes(&key)?;
         let sum = counter(row.as_ref())
-            .map_err(|_| {
-                crate::core::decide::wrong_codec(&key.reference(), "something other than a counter")
-            })?
+            .map_err(|_| wrong_codec(&key.reference(), "something other than a counter"))?
             .checked_add(by)
             .ok_or_else(|| {
                 let text = format!("adding {by} to counter {} leaves the range of 64 bits", key.reference());
@@ -159,13 +157,13 @@ impl<'e> Staging<'e> {
         }
         if let Change::Create(value) | Change::Put(value) | Change::PutIfNewer(value, _) = &change {
             check_value(&key, value)?;
-            self.staged_bytes += value.bytes.len();
         }
-        self.staged_bytes += key.as_bytes().len();
+        let effect = Effect { key, change };
+        self.staged_bytes += effect.bytes();
         if self.staged_bytes > STAGED_BYTES_MAX {
             return Err(over("bytes staged by one command", STAGED_BYTES_MAX));
         }
-        self.staged.effects.push(Effect { key, change });
+        self.staged.effects.push(effect);
         Ok(())
     }
 
