@@ -31,7 +31,10 @@ const MIB: usize = 1024 * 1024;
 pub struct Options(Settings);
 
 impl Options {
-    /// The defaults, for a service: some 100 MiB of memory at most.
+    /// The defaults, for a service. Memory is, at most: [`Options::cache_bytes`] (64 MiB),
+    /// [`Options::replay_bytes`] (16 MiB), what waits for the writer ([`Options::queue_bytes_max`], 64 MiB), one
+    /// batch of it ([`Options::batch_bytes_max`], 8 MiB, or one larger command) as it is written, and for each
+    /// closure that runs what it has read and staged (8 MiB each, and one value of at most 4 MiB).
     pub fn new() -> Self {
         Self(Settings {
             policies: HashMap::new(),
@@ -40,7 +43,7 @@ impl Options {
             commit_mode: CommitMode::TwoPhase,
             cache_bytes: 64 * MIB,
             replay_bytes: 16 * MIB,
-            queue_max: 4096,
+            queue_max: Size { commands: 4096, bytes: 64 * MIB },
             batch: Size { commands: 512, bytes: 8 * MIB },
             rerun_max: 16,
             check_at_open_max: 64 << 20,
@@ -54,12 +57,14 @@ impl Options {
         })
     }
 
-    /// For a device: a few MiB of memory in all, and small batches.
+    /// For a device: small batches, and of what [`Options::new`] lists 2 MiB, 512 KiB, 4 MiB and 1 MiB. What
+    /// the closures that run read and stage comes on top, as much as they read and stage.
     pub fn small_device() -> Self {
         Self::new()
             .cache_bytes(2 * MIB)
             .replay_bytes(MIB / 2)
             .queue_max(256)
+            .queue_bytes_max(4 * MIB)
             .batch_max(64)
             .batch_bytes_max(MIB)
     }
@@ -105,7 +110,14 @@ impl Options {
     /// Commands that may wait for the writer; when it is full, a call is answered `Refused` after its wait. 1
     /// to 1,000,000; default 4,096.
     pub fn queue_max(mut self, commands: usize) -> Self {
-        self.0.queue_max = commands;
+        self.0.queue_max.commands = commands;
+        self
+    }
+
+    /// Bytes of outcomes and effects that may wait for the writer, as [`Options::queue_max`] bounds their
+    /// number. A command that is larger waits until nothing else does. 64 KiB to 16 GiB; default 64 MiB.
+    pub fn queue_bytes_max(mut self, bytes: usize) -> Self {
+        self.0.queue_max.bytes = bytes;
         self
     }
 
@@ -196,7 +208,8 @@ impl Options {
         }
         within("cache_bytes", settings.cache_bytes as u64, 256 << 10, 16 << 30)?;
         within("replay_bytes", settings.replay_bytes as u64, 0, 16 << 30)?;
-        within("queue_max", settings.queue_max as u64, 1, 1_000_000)?;
+        within("queue_max", settings.queue_max.commands as u64, 1, 1_000_000)?;
+        within("queue_bytes_max", settings.queue_max.bytes as u64, 64 << 10, 16 << 30)?;
         within("batch_max", settings.batch.commands as u64, 1, 65_536)?;
         within("batch_bytes_max", settings.batch.bytes as u64, 64 << 10, 1 << 30)?;
         within("rerun_max", u64::from(settings.rerun_max), 0, 1_000)?;

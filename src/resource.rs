@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::core::decide::wrong_codec;
+use crate::core::effect::wrong_codec;
 use crate::core::error::Error;
 use crate::core::row::{Content, Row, RowKey};
 use crate::core::time::Timestamp;

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb};
+use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb, wrong_codec};
 use super::error::{Error, ErrorKind};
 use super::fingerprint::{Fingerprint, Match, Parts};
 use super::invariants;
@@ -158,7 +158,7 @@ fn judge(
             }
             Match::Unknowable => Judged::Unreadable(Error::new(
                 ErrorKind::UnsupportedFormat,
-                "the scope's record has a fingerprint scheme of a newer version: use that version",
+                "the scope's record has a fingerprint scheme or policy of a newer version: use that version",
             )),
         },
         Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,
@@ -294,13 +294,6 @@ fn overflow(key: &RowKey, change: &Change) -> Error {
             key.reference()
         ),
     )
-}
-
-/// A kind is written one way: its values would be garbage to another codec.
-pub(crate) fn wrong_codec(resource: &ResourceRef, stored: &str) -> Error {
-    Error::invalid(format!(
-        "{resource} is stored as {stored}: a kind keeps the codec it was first written with"
-    ))
 }
 
 fn again(key: &RowKey, version: Option<u64>) -> Decision {

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::error::Error;
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::row::{Codec, Content, Row, RowKey};
@@ -14,6 +15,9 @@ use super::time::Timestamp;
 pub const EFFECTS_MAX: usize = 1024;
 /// The most rows one command may read.
 pub const READS_MAX: usize = 1024;
+/// The most bytes of values that one command may read. The value that passes it has been read, so a command
+/// keeps at most this and one value more.
+pub const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The largest value of a resource, in bytes.
 pub const VALUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -84,14 +88,16 @@ impl Effect {
             Change::PutIfNewer(value, time) if is_newer(*time, row) => {
                 Ok(Applied::Write(written(row, value, Some(*time), position)?))
             }
-            Change::RemoveIfNewer(time) if is_newer(*time, row) => Ok(Applied::Write(Row {
-                version: position.seq,
-                made: row.map_or(position, |row| row.made),
-                event_time: Some(*time),
-                content: Content::Removed,
-            })),
+            Change::RemoveIfNewer(time) if is_newer(*time, row) => {
+                Ok(Applied::Write(removed(row, *time, position)))
+            }
             Change::PutIfNewer(..) | Change::RemoveIfNewer(_) => Ok(Applied::Stale),
-            Change::Remove => Ok(if row.is_some() { Applied::Remove } else { Applied::Keep }),
+            Change::Remove => Ok(match row {
+                None | Some(Row { content: Content::Removed, .. }) => Applied::Keep,
+                // No older event may bring it back.
+                Some(Row { event_time: Some(time), .. }) => Applied::Write(removed(row, *time, position)),
+                Some(_) => Applied::Remove,
+            }),
             Change::Add { by, floor, took } => add(row, *by, *floor, *took, position),
             Change::Unique(holder) => take(row, holder, position),
             Change::Release(holder) => match row.map(|row| &row.content) {
@@ -99,6 +105,11 @@ impl Effect {
                 _ => Ok(Applied::Keep),
             },
         }
+    }
+
+    /// How many bytes it writes: key and value.
+    pub fn bytes(&self) -> usize {
+        self.key.as_bytes().len() + self.change.value_bytes()
     }
 
     fn create(&self, row: Option<&Row>, value: &Value, position: Position) -> Result<Applied, Obstacle> {
@@ -132,6 +143,16 @@ fn written(
     })
 }
 
+/// What a removal leaves of a row that events write.
+fn removed(row: Option<&Row>, time: Timestamp, position: Position) -> Row {
+    Row {
+        version: position.seq,
+        made: row.map_or(position, |row| row.made),
+        event_time: Some(time),
+        content: Content::Removed,
+    }
+}
+
 /// Equal times do not overtake one another: the first stays.
 fn is_newer(time: Timestamp, row: Option<&Row>) -> bool {
     row.and_then(|row| row.event_time).is_none_or(|known| time > known)
@@ -163,6 +184,13 @@ pub(crate) fn counter(row: Option<&Row>) -> Result<i64, Obstacle> {
     }
 }
 
+/// A kind is written one way: its values would be garbage to another codec.
+pub(crate) fn wrong_codec(resource: &ResourceRef, stored: &str) -> Error {
+    Error::invalid(format!(
+        "{resource} is stored as {stored}: a kind keeps the codec it was first written with"
+    ))
+}
+
 fn take(row: Option<&Row>, holder: &ResourceRef, position: Position) -> Result<Applied, Obstacle> {
     match row {
         Some(Row { content: Content::Held(held), .. }) if held == holder => Ok(Applied::Keep),
@@ -175,6 +203,20 @@ fn take(row: Option<&Row>, holder: &ResourceRef, position: Position) -> Result<A
             event_time: None,
             content: Content::Held(holder.clone()),
         })),
+    }
+}
+
+impl Row {
+    /// The row without a value that no effect looks into: of what stands there an effect needs the codec, the
+    /// times and the holder, and of a counter the number.
+    pub fn outline(self) -> Self {
+        let content = match self.content {
+            Content::Value { codec, bytes } if codec != Codec::Counter || bytes.len() > 8 => {
+                Content::Value { codec, bytes: Bytes::new() }
+            }
+            other => other,
+        };
+        Self { content, ..self }
     }
 }
 
@@ -198,12 +240,10 @@ impl Staged {
     pub fn changes_rows(&self) -> bool {
         self.effects.iter().any(|effect| !matches!(effect.change, Change::Add { took: false, .. }))
     }
-}
 
-impl Staged {
     /// How many bytes it writes: keys and values.
     pub fn bytes(&self) -> usize {
-        self.effects.iter().map(|effect| effect.key.as_bytes().len() + effect.change.value_bytes()).sum()
+        self.effects.iter().map(Effect::bytes).sum()
     }
 }
 

@@ -137,6 +137,14 @@ pub(crate) enum Content {
 }
 
 impl Row {
+    /// The bytes of its value.
+    pub fn value_bytes(&self) -> usize {
+        match &self.content {
+            Content::Value { bytes, .. } => bytes.len(),
+            Content::Removed | Content::Held(_) => 0,
+        }
+    }
+
     /// Whether somebody who reads the row sees something.
     pub fn is_there(&self) -> bool {
         self.content != Content::Removed

@@ -234,13 +234,13 @@ pub(super) fn place(position: Position) -> String {
 pub(super) fn read_entry(key: &JournalKey, framed: &[u8]) -> Result<Entry, Fault> {
     envelope::open::<StoredEntry>(Table::Journal, key, Kind::Entry, framed)
         .and_then(Entry::try_from)
-        .map_err(|what| Fault::damaged(&place(tables::position_of(key)), &what))
+        .map_err(|fault| fault.at(&place(tables::position_of(key))))
 }
 
 pub(super) fn read_row(key: &[u8], framed: &[u8]) -> Result<Row, Fault> {
-    envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed).map(Row::from).map_err(|what| {
+    envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed).map(Row::from).map_err(|fault| {
         let place = RowKey::parse(key).map(|key| format!("row {}", key.reference()));
-        Fault::damaged(place.as_deref().unwrap_or("a row of table resource"), &what)
+        fault.at(place.as_deref().unwrap_or("a row of table resource"))
     })
 }
 
@@ -330,8 +330,7 @@ where
 {
     let place = format!("row `{name}` of table meta");
     let stored = meta.get(name)?.ok_or_else(|| Fault::damaged(&place, "it is missing"))?;
-    envelope::open(Table::Meta, name.as_bytes(), kind, stored.value())
-        .map_err(|what| Fault::damaged(&place, &what))
+    envelope::open(Table::Meta, name.as_bytes(), kind, stored.value()).map_err(|fault| fault.at(&place))
 }
 
 /// One write transaction with its tables open.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec;
+use super::fault::Unreadable;
 
 /// The version of the frame and of every body in it. A change needs a new number and a reader for the old
 /// one.
@@ -77,30 +78,36 @@ pub(crate) fn open<T: DeserializeOwned>(
     key: &[u8],
     kind: Kind,
     framed: &[u8],
-) -> Result<T, String> {
-    codec::decode(body(table, key, kind, framed)?)
+) -> Result<T, Unreadable> {
+    Ok(codec::decode(body(table, key, kind, framed)?)?)
 }
 
 /// The body of a frame that was sealed for this place, not decoded yet.
-pub(crate) fn body<'b>(table: Table, key: &[u8], kind: Kind, framed: &'b [u8]) -> Result<&'b [u8], String> {
+pub(crate) fn body<'b>(
+    table: Table,
+    key: &[u8],
+    kind: Kind,
+    framed: &'b [u8],
+) -> Result<&'b [u8], Unreadable> {
     let Some((covered, crc_bytes)) = framed.split_last_chunk::<CRC_BYTES>() else {
-        return Err(format!("{} bytes are too few for a row", framed.len()));
+        return Err(format!("{} bytes are too few for a row", framed.len()).into());
     };
     let Some((head, body)) = covered.split_first_chunk::<HEAD_BYTES>() else {
-        return Err(format!("{} bytes are too few for a row", framed.len()));
+        return Err(format!("{} bytes are too few for a row", framed.len()).into());
     };
     if u32::from_be_bytes(*crc_bytes) != crc(table, key, covered) {
-        return Err("its checksum is wrong".to_owned());
+        return Err("its checksum is wrong".into());
     }
     let [version, stored_kind, len @ ..] = *head;
     if version != VERSION {
-        return Err(format!("its row version is {version}, this program knows {VERSION}"));
+        let what = format!("its row version is {version}, this program knows {VERSION}");
+        return Err(if version > VERSION { Unreadable::Newer(what) } else { what.into() });
     }
     if stored_kind != kind as u8 {
-        return Err(format!("it is of kind {stored_kind}, not {}", kind as u8));
+        return Err(format!("it is of kind {stored_kind}, not {}", kind as u8).into());
     }
     if u32::from_be_bytes(len) as usize != body.len() {
-        return Err("its length is wrong".to_owned());
+        return Err("its length is wrong".into());
     }
     Ok(body)
 }

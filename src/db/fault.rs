@@ -8,6 +8,8 @@ use std::fmt;
 pub(crate) enum Fault {
     /// The file holds what nobody wrote.
     Damaged(String),
+    /// The file holds what a newer version of the program wrote.
+    Newer(String),
     /// The disk is full.
     Full(String),
     /// Reading or writing failed; the handle is of no use until it is opened again.
@@ -33,12 +35,44 @@ impl Fault {
     }
 }
 
+/// Why stored bytes cannot be read, without the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Nobody wrote them.
+    Damaged(String),
+    /// A newer version of the program wrote them.
+    Newer(String),
+}
+
+impl Unreadable {
+    pub fn at(self, place: &str) -> Fault {
+        match self {
+            Self::Damaged(what) => Fault::damaged(place, &what),
+            Self::Newer(what) => Fault::Newer(format!("{place}: {what}; a newer version wrote it")),
+        }
+    }
+}
+
+impl From<String> for Unreadable {
+    fn from(what: String) -> Self {
+        Self::Damaged(what)
+    }
+}
+
+impl From<&str> for Unreadable {
+    fn from(what: &str) -> Self {
+        Self::Damaged(what.to_owned())
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged(what) | Self::Full(what) | Self::Io(what) | Self::Refused(what) => {
-                f.write_str(what)
-            }
+            Self::Damaged(what)
+            | Self::Newer(what)
+            | Self::Full(what)
+            | Self::Io(what)
+            | Self::Refused(what) => f.write_str(what),
             Self::Locked => f.write_str("the file is locked by another"),
         }
     }

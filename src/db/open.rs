@@ -20,6 +20,10 @@ use crate::core::time::Timestamp;
 
 /// The version of the file's layout. Row versions are the envelope's.
 pub(crate) const FORMAT_VERSION: u16 = 1;
+/// The most classes a file may have; they are numbered from 1.
+pub(crate) const CLASSES_MAX: usize = 64;
+/// The highest sequence number a file may have: a program writes no more entries than there are numbers above.
+const SEQ_MAX: u64 = u64::MAX - (1 << 33);
 /// What the row `format` begins with; the version follows, big-endian.
 const FORMAT_MARK: &[u8] = b"onecho";
 /// The first bytes of a redb file, and behind them the byte whose second bit says "not closed cleanly".
@@ -110,7 +114,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         }
     }
     let checked = how.strict || how.after_failure || len <= how.check_at_open_max;
-    if !is_unclean && !how.after_failure {
+    if !how.after_failure {
         // The engine writes into what it opens, even when it finds it damaged. What is refused here stays as
         // it was.
         let database = disk.dry_run(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
@@ -209,9 +213,10 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
         let (key, stored) = item?;
         let class = u16::from_be_bytes(*key.value());
         let stored: StoredClass = envelope::open(Table::Class, key.value(), Kind::Class, stored.value())
-            .map_err(|what| Fault::damaged(&format!("class {class}"), &what))?;
+            .map_err(|fault| fault.at(&format!("class {class}")))?;
         classes.insert(ClassId(class), stored.windows);
     }
+    let entries = sound(&state, &classes)?;
     let journal = read.open_table(JOURNAL)?;
     for head in &state.heads {
         let newest = Position { class: ClassId(head.class), seq: head.seq };
@@ -219,11 +224,40 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
             return Err(Fault::damaged(&place(newest), "the chain ends there, the journal lacks it").into());
         }
     }
-    let entries: u64 = state.heads.iter().map(|head| head.entries).sum();
     counts("journal", journal.len()?, entries)?;
     counts("index", read.open_table(INDEX)?.len()?, state.records)?;
     counts("resource", read.open_table(RESOURCE)?.len()?, state.rows)?;
     Ok((identity, state, classes))
+}
+
+/// Numbers that the program goes on to count from are such as it writes, whatever the checksums say. Gives the
+/// number of entries.
+fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<u64, Fault> {
+    let of_state = |what: &str| Err(Fault::damaged("row `state` of table meta", what));
+    if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
+        return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
+    }
+    if [state.epoch, state.last_seq, state.records, state.rows, state.executed].iter().any(|&n| n > SEQ_MAX) {
+        return of_state("a count is larger than any store's");
+    }
+    if !state.heads.is_sorted_by(|one, next| one.class < next.class) {
+        return of_state("its heads are out of order");
+    }
+    let mut entries: u64 = 0;
+    for head in &state.heads {
+        if !classes.contains_key(&ClassId(head.class)) {
+            return of_state(&format!("the file has no class {}, of which it has a head", head.class));
+        }
+        if head.seq > state.last_seq || head.entries > head.seq {
+            return of_state(&format!("the head of class {} does not fit the last number", head.class));
+        }
+        // At most 64 heads of at most `SEQ_MAX` entries: the sum may still be too large.
+        entries = match entries.checked_add(head.entries) {
+            Some(sum) if sum <= state.last_seq => sum,
+            _ => return of_state("its heads have more entries than there are numbers"),
+        };
+    }
+    Ok(entries)
 }
 
 fn counts(table: &str, found: u64, expected: u64) -> Result<(), Fault> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::fault::Unreadable;
 use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::Fingerprint;
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, Text};
@@ -134,15 +135,15 @@ impl<'e> From<&'e Entry> for StoredEntry<'e> {
 }
 
 impl TryFrom<StoredEntry<'_>> for Entry {
-    type Error = String;
+    type Error = Unreadable;
 
-    fn try_from(stored: StoredEntry<'_>) -> Result<Self, String> {
+    fn try_from(stored: StoredEntry<'_>) -> Result<Self, Unreadable> {
         stored.fingerprint.check()?;
         Ok(Self {
             transition: match stored.transition {
                 1 => Transition::Executed,
                 2 => Transition::Unprotected,
-                other => return Err(format!("its transition {other} is unknown")),
+                other => return Err(Unreadable::Newer(format!("its transition {other} is unknown"))),
             },
             at: stored.at,
             generation: stored.generation,
@@ -177,16 +178,16 @@ impl From<&Note> for StoredNote {
 }
 
 impl TryFrom<StoredNote> for Note {
-    type Error = String;
+    type Error = Unreadable;
 
-    fn try_from(stored: StoredNote) -> Result<Self, String> {
+    fn try_from(stored: StoredNote) -> Result<Self, Unreadable> {
         Ok(Self {
             key: RowKey::parse(&stored.key).ok_or("an effect names no row")?,
             verb: match stored.verb {
                 0 => Verb::Write,
                 1 => Verb::Remove,
                 2 => Verb::Keep,
-                other => return Err(format!("its effect {other} is unknown")),
+                other => return Err(Unreadable::Newer(format!("its effect {other} is unknown"))),
             },
             digest: stored.digest,
         })

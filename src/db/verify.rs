@@ -46,7 +46,7 @@ impl VerifyReport {
     fn readable<R>(&mut self, table: &str, read: Result<R, Fault>) -> Result<Option<R>, Fault> {
         match read {
             Ok(read) => Ok(Some(read)),
-            Err(Fault::Damaged(what)) => {
+            Err(Fault::Damaged(what) | Fault::Newer(what)) => {
                 self.fault(table, &what);
                 Ok(None)
             }
@@ -301,7 +301,7 @@ fn check_indexed(
     }
     let newest = match snapshot.entry(newest) {
         Ok(Some(newest)) => newest,
-        Ok(None) | Err(Fault::Damaged(_)) => return Ok(()), // The index's own check tells it.
+        Ok(None) | Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()), // The index's own check tells it.
         Err(fault) => return Err(fault),
     };
     if newest.entry.generation == entry.generation {
@@ -326,7 +326,7 @@ fn disagreement(snapshot: &Snapshot<'_>, key: &RowKey, row: &Row) -> Result<Opti
         let record = match snapshot.entry(position) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
-            Err(Fault::Damaged(_)) => return Ok(None), // The journal's own check tells it.
+            Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(None), // The journal's own check tells it.
             Err(fault) => return Err(fault),
         };
         let last = record.entry.notes.iter().rev().find(|note| note.key == *key && note.verb != Verb::Keep);

@@ -110,7 +110,7 @@ impl Engine {
         for attempt in 0..=self.settings.rerun_max {
             let mut staging = Staging::new(self, &asked.scope.tenant, &mut ids, None);
             let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
-            let (staged, _) = staging.into_staged();
+            let staged = staging.into_left().staged;
             let draft = Draft { asked: Arc::clone(asked), policy: *policy, outcome, staged };
             let size = draft.size();
             let verdict = match self.queue.submit(vec![draft], size, attempt > 0, deadline, self) {

@@ -142,6 +142,10 @@ impl Engine {
         let name = self.disk.name();
         match fault {
             Fault::Damaged(what) => self.damaged(&what),
+            Fault::Newer(what) => Error::new(
+                ErrorKind::UnsupportedFormat,
+                format!("{name}: {what}; use the version that wrote it"),
+            ),
             Fault::Io(what) | Fault::Full(what) => {
                 self.stop(Some(met_on), &Fault::Io(what.clone()));
                 Error::new(ErrorKind::Unavailable, format!("{name} cannot be read: {what}; reopen the store"))
@@ -160,7 +164,7 @@ impl Engine {
             Failed::Before(fault) => {
                 self.stop(Some(met_on), &fault);
                 match fault {
-                    Fault::Damaged(_) => self.fault(met_on, fault),
+                    Fault::Damaged(_) | Fault::Newer(_) => self.fault(met_on, fault),
                     other => Error::new(
                         ErrorKind::Unavailable,
                         format!("{name}: nothing was written ({other}); reopen the store"),

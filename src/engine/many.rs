@@ -2,8 +2,8 @@
 //!
 //! A round ends before the first command that has to see what an earlier one of it does: one whose closure
 //! read a row that an earlier one changes, one of a scope that stands in the round already, and one that has
-//! to wait for another caller. No place is kept while waiting for another, so two calls cannot wait for each
-//! other.
+//! to wait for another caller. An `add` reads nothing: commands that share a counter share a round. No place
+//! is kept while waiting for another, so two calls cannot wait for each other.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::counters::count;
 use super::execute::{Placed, leave_failed};
 use super::places::{End, PlaceGuard};
 use super::queue::Size;
-use super::staging::{Ids, Staging};
+use super::staging::{Ahead, Ids, Seen, Staging};
 use super::writer::{Draft, Verdict};
 use crate::core::decide::Asked;
 use crate::core::error::{BoxError, Error};
@@ -23,7 +23,6 @@ use crate::core::name::ScopeDigest;
 use crate::core::outcome::Outcome;
 use crate::core::policy::Policy;
 use crate::core::reply::{RETRY_SOON, Reply};
-use crate::core::row::RowKey;
 
 /// The closure of command `n`.
 pub(crate) type RunMany<'r> = &'r dyn Fn(usize, &mut Staging<'_>) -> Result<Outcome, BoxError>;
@@ -41,6 +40,8 @@ struct Ready<'p> {
     number: usize,
     guard: Option<PlaceGuard<'p>>,
     draft: Draft,
+    /// It was told what the commands before it should do, and they may have done otherwise.
+    ran_ahead: bool,
 }
 
 /// What became of a command that was to join a round.
@@ -55,7 +56,7 @@ enum Joined<'p> {
 #[derive(Default)]
 struct Round {
     scopes: BTreeSet<ScopeDigest>,
-    changes: BTreeSet<RowKey>,
+    ahead: Ahead,
 }
 
 /// One call of `execute_many`.
@@ -158,11 +159,11 @@ impl<'e> Call<'e> {
     ) -> Joined<'e> {
         let run = self.run;
         let mut staging =
-            Staging::new(self.engine, &asked.scope.tenant, &mut self.ids[number], Some(&round.changes));
+            Staging::new(self.engine, &asked.scope.tenant, &mut self.ids[number], Some(&round.ahead));
         let called = self.engine.call(&|staging| run(number, staging), &mut staging);
-        let (staged, reads_ahead) = staging.into_staged();
-        if reads_ahead {
-            // Whatever it said, it had not seen what an earlier command does.
+        let left = staging.into_left();
+        // A failure is answered without a commit, so it has to stand on committed rows.
+        if left.seen == Seen::Hidden || left.seen == Seen::Counters && called.is_err() {
             return Joined::Later;
         }
         let outcome = match called {
@@ -170,39 +171,42 @@ impl<'e> Call<'e> {
             Err(error) => return Joined::Answered(Err(self.engine.aborted(error))),
         };
         round.scopes.insert(asked.digest);
-        round.changes.extend(staged.effects.iter().map(|effect| effect.key.clone()));
+        round.ahead.follow(&left);
         Joined::Ready(Ready {
             number,
             guard,
-            draft: Draft { asked: Arc::clone(asked), policy, outcome, staged },
+            ran_ahead: left.seen == Seen::Counters,
+            draft: Draft { asked: Arc::clone(asked), policy, outcome, staged: left.staged },
         })
     }
 
     /// Commits a round; returns the numbers of those that have to run again, in order.
     fn commit(&mut self, ready: Vec<Ready<'e>>) -> Vec<usize> {
-        let (drafts, waiting): (Vec<Draft>, Vec<_>) =
-            ready.into_iter().map(|ready| (ready.draft, (ready.number, ready.guard))).unzip();
+        let (drafts, waiting): (Vec<Draft>, Vec<_>) = ready
+            .into_iter()
+            .map(|ready| (ready.draft, (ready.number, ready.guard, ready.ran_ahead)))
+            .unzip();
         let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
-        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, _)| *number)));
+        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, ..)| *number)));
         let size = drafts.iter().map(Draft::size).fold(Size::default(), Size::and);
         let verdicts = match self.engine.queue.submit(drafts, size, false, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
             Ok(Err(error)) => {
-                for (number, guard) in waiting {
+                for (number, guard, _) in waiting {
                     leave_failed(guard, &error);
                     self.answers[number] = Some(Err(error.share()));
                 }
                 return Vec::new();
             }
             Err(_) => {
-                for (number, _) in waiting {
+                for (number, ..) in waiting {
                     self.answers[number] = Some(Ok(self.engine.full(RETRY_SOON)));
                 }
                 return Vec::new();
             }
         };
         let mut again = Vec::new();
-        for (((number, guard), verdict), asked) in waiting.into_iter().zip(verdicts).zip(asked) {
+        for (((number, guard, ran_ahead), verdict), asked) in waiting.into_iter().zip(verdicts).zip(asked) {
             match verdict {
                 Verdict::Reply { reply, record } => {
                     if let (Some(guard), Some(record)) = (guard, record) {
@@ -214,7 +218,8 @@ impl<'e> Call<'e> {
                 Verdict::Fault(error) => self.answers[number] = Some(Err(error)),
                 Verdict::Again { resource, version } => {
                     count(&self.engine.counters.reruns);
-                    self.lost[number] += 1;
+                    // Who ran ahead lost to its own call. The first of a round never does, so the call ends.
+                    self.lost[number] += u32::from(!ran_ahead);
                     if self.lost[number] <= self.engine.settings.rerun_max {
                         again.push(number);
                     } else {

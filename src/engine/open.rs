@@ -266,7 +266,7 @@ fn told(disk: &dyn Disk, fault: Unopened) -> Error {
     let (kind, text) = match fault {
         Unopened::Missing => (
             ErrorKind::Missing,
-            format!("{name} does not exist; check path and mount, or use `open_or_create` for a first start"),
+            format!("{name} does not exist; check the path and the mount, or use `open_or_create` at first"),
         ),
         Unopened::DirectoryMissing => (
             ErrorKind::Missing,
@@ -311,6 +311,9 @@ fn told(disk: &dyn Disk, fault: Unopened) -> Error {
             ErrorKind::Corrupt,
             format!("{name} is damaged: {what}; it was left as it is: keep a copy and restore from a backup"),
         ),
+        Unopened::Fault(Fault::Newer(what)) => {
+            (ErrorKind::UnsupportedFormat, format!("{name}: {what}; use the version that wrote it"))
+        }
         Unopened::Fault(Fault::Full(what)) => (
             ErrorKind::Unavailable,
             format!("{name}: the disk is full ({what}); make room and open it again"),

@@ -24,7 +24,7 @@ pub(crate) struct Queue<S, A> {
     inner: Mutex<Inner<S, A>>,
     /// Signalled when the queue has room again.
     room: Condvar,
-    commands_max: usize,
+    max: Size,
     batch_max: Size,
 }
 
@@ -47,7 +47,8 @@ impl Size {
 
 struct Inner<S, A> {
     waiting: VecDeque<Arc<Ticket<S, A>>>,
-    commands: usize,
+    /// Of all that wait.
+    size: Size,
     is_led: bool,
     /// Submissions in the last batch.
     last_batch: usize,
@@ -83,15 +84,16 @@ pub(crate) trait Writer<S, A> {
 }
 
 impl<S, A> Queue<S, A> {
-    /// A queue for `commands_max` commands, of which one batch takes `batch_max`.
-    pub fn new(commands_max: usize, batch_max: Size) -> Self {
-        let inner = Inner { waiting: VecDeque::new(), commands: 0, is_led: false, last_batch: 0 };
-        Self { inner: Mutex::new(inner), room: Condvar::new(), commands_max, batch_max }
+    /// A queue for `max`, of which one batch takes `batch_max`. A submission that is larger than either
+    /// is taken when nothing else is there.
+    pub fn new(max: Size, batch_max: Size) -> Self {
+        let inner = Inner { waiting: VecDeque::new(), size: Size::default(), is_led: false, last_batch: 0 };
+        Self { inner: Mutex::new(inner), room: Condvar::new(), max, batch_max }
     }
 
     /// Commands that wait to be written.
     pub fn depth(&self) -> usize {
-        self.inner.lock().commands
+        self.inner.lock().size.commands
     }
 
     /// Queues a submission of this size and returns its answer; gives the submission back when the queue
@@ -108,12 +110,12 @@ impl<S, A> Queue<S, A> {
             Arc::new(Ticket { size, state: Mutex::new(State::Waiting(submission)), changed: Condvar::new() });
         let mut leads = {
             let mut inner = self.inner.lock();
-            while inner.commands > 0 && inner.commands + size.commands > self.commands_max {
+            while inner.size.commands > 0 && !inner.size.and(size).fits(self.max) {
                 if self.room.wait_for(&mut inner, deadline.left()).timed_out() && deadline.left().is_zero() {
                     return Err(ticket.take_submission());
                 }
             }
-            inner.commands += size.commands;
+            inner.size = inner.size.and(size);
             if first {
                 inner.waiting.push_front(Arc::clone(&ticket));
             } else {
@@ -167,7 +169,8 @@ impl<S, A> Queue<S, A> {
             size = with_next;
             batch.extend(inner.waiting.pop_front());
         }
-        inner.commands -= size.commands;
+        inner.size.commands -= size.commands;
+        inner.size.bytes = inner.size.bytes.saturating_sub(size.bytes);
         inner.last_batch = batch.len();
         drop(inner);
         self.room.notify_all();

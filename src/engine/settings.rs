@@ -31,7 +31,8 @@ pub(crate) struct Settings {
     pub commit_mode: CommitMode,
     pub cache_bytes: usize,
     pub replay_bytes: usize,
-    pub queue_max: usize,
+    /// The most that waits for the writer.
+    pub queue_max: Size,
     /// The most that one commit takes.
     pub batch: Size,
     pub rerun_max: u32,

@@ -1,10 +1,11 @@
 //! What a running closure reads and wants. Owns the view a closure has of its own changes; writes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Engine;
 use crate::core::effect::{
-    Applied, Change, EFFECTS_MAX, Effect, Guard, READS_MAX, Staged, VALUE_BYTES_MAX, Value, counter,
+    Applied, Change, EFFECTS_MAX, Effect, Guard, READ_BYTES_MAX, READS_MAX, Staged, VALUE_BYTES_MAX, Value,
+    counter, wrong_codec,
 };
 use crate::core::error::{Error, ErrorKind};
 use crate::core::name::Tenant;
@@ -27,11 +28,57 @@ pub(crate) struct Staging<'e> {
     staged_bytes: usize,
     /// Rows as they were read, before the closure's own changes.
     base: BTreeMap<RowKey, Option<Row>>,
+    read_bytes: usize,
     ids: &'e mut Ids,
     next_id: usize,
-    /// Rows that earlier commands of the same call change, which the file does not show yet.
-    ahead: Option<&'e BTreeSet<RowKey>>,
-    reads_ahead: bool,
+    ahead: Option<&'e Ahead>,
+    seen: Seen,
+}
+
+/// Rows that earlier commands of the same round change, which the file does not show yet. A counter that is
+/// only added to is known as they leave it; of another row only that it changes (`None`).
+#[derive(Default)]
+pub(crate) struct Ahead(BTreeMap<RowKey, Option<Row>>);
+
+/// What a closure saw of the commands before it that are not committed yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Nothing,
+    /// Counters as those commands should leave them. The writer decides on what they did leave.
+    Counters,
+    /// It read a row that they change: whatever it said, it has to be called again.
+    Hidden,
+}
+
+/// What a closure leaves behind.
+pub(crate) struct Left {
+    pub staged: Staged,
+    pub seen: Seen,
+    base: BTreeMap<RowKey, Option<Row>>,
+}
+
+impl Ahead {
+    /// One more command, as it was told of the rows.
+    pub fn follow(&mut self, left: &Left) {
+        for effect in &left.staged.effects {
+            let Change::Add { took, .. } = effect.change else {
+                self.0.insert(effect.key.clone(), None);
+                continue;
+            };
+            let before = match self.0.get(&effect.key) {
+                // What is refused changes nothing, and what is not known stays so.
+                Some(None) => continue,
+                _ if !took => continue,
+                Some(before) => before.as_ref(),
+                None => left.base.get(&effect.key).and_then(Option::as_ref),
+            };
+            let after = match effect.apply(before, NOWHERE) {
+                Ok(Applied::Write(row)) => Some(row),
+                _ => None,
+            };
+            self.0.insert(effect.key.clone(), after);
+        }
+    }
 }
 
 /// Ids handed to a closure, the same when it is called again.
@@ -39,12 +86,7 @@ pub(crate) struct Staging<'e> {
 pub(crate) struct Ids(Vec<String>);
 
 impl<'e> Staging<'e> {
-    pub fn new(
-        engine: &'e Engine,
-        tenant: &Tenant,
-        ids: &'e mut Ids,
-        ahead: Option<&'e BTreeSet<RowKey>>,
-    ) -> Self {
+    pub fn new(engine: &'e Engine, tenant: &Tenant, ids: &'e mut Ids, ahead: Option<&'e Ahead>) -> Self {
         Self {
             engine,
             tenant: tenant.clone(),
@@ -52,10 +94,11 @@ impl<'e> Staging<'e> {
             staged: Staged::default(),
             staged_bytes: 0,
             base: BTreeMap::new(),
+            read_bytes: 0,
             ids,
             next_id: 0,
             ahead,
-            reads_ahead: false,
+            seen: Seen::Nothing,
         }
     }
 
@@ -78,6 +121,9 @@ impl<'e> Staging<'e> {
 
     /// A row with the closure's own changes on it. What was read must still hold when the command commits.
     pub fn read(&mut self, key: &RowKey) -> Result<Option<Row>, Error> {
+        if self.ahead.is_some_and(|ahead| ahead.0.contains_key(key)) {
+            self.seen = Seen::Hidden;
+        }
         let row = self.with_own_changes(key)?;
         if !self.staged.guards.iter().any(|guard| guard.key == *key) {
             if self.staged.guards.len() == READS_MAX {
@@ -93,9 +139,7 @@ impl<'e> Staging<'e> {
     pub fn add(&mut self, key: RowKey, by: i64, floor: i64) -> Result<bool, Error> {
         let row = self.with_own_changes(&key)?;
         let sum = counter(row.as_ref())
-            .map_err(|_| {
-                crate::core::decide::wrong_codec(&key.reference(), "something other than a counter")
-            })?
+            .map_err(|_| wrong_codec(&key.reference(), "something other than a counter"))?
             .checked_add(by)
             .ok_or_else(|| {
                 let text = format!("adding {by} to counter {} leaves the range of 64 bits", key.reference());
@@ -113,32 +157,40 @@ impl<'e> Staging<'e> {
         }
         if let Change::Create(value) | Change::Put(value) | Change::PutIfNewer(value, _) = &change {
             check_value(&key, value)?;
-            self.staged_bytes += value.bytes.len();
         }
-        self.staged_bytes += key.as_bytes().len();
+        let effect = Effect { key, change };
+        self.staged_bytes += effect.bytes();
         if self.staged_bytes > STAGED_BYTES_MAX {
             return Err(over("bytes staged by one command", STAGED_BYTES_MAX));
         }
-        self.staged.effects.push(Effect { key, change });
+        self.staged.effects.push(effect);
         Ok(())
     }
 
-    /// What the closure leaves behind, and whether it read what an earlier command of the same call will
-    /// change.
-    pub fn into_staged(self) -> (Staged, bool) {
-        (self.staged, self.reads_ahead)
+    pub fn into_left(self) -> Left {
+        Left { staged: self.staged, seen: self.seen, base: self.base }
     }
 
     fn with_own_changes(&mut self, key: &RowKey) -> Result<Option<Row>, Error> {
         if !self.base.contains_key(key) {
-            if self.ahead.is_some_and(|ahead| ahead.contains(key)) {
-                self.reads_ahead = true;
-                // Nobody outside sees this: the closure is called again once the row is committed.
-                let text =
-                    "an earlier command of the same call changes this row; the closure is called again";
-                return Err(Error::new(ErrorKind::Unavailable, text));
+            let row = match self.ahead.and_then(|ahead| ahead.0.get(key)) {
+                None => self.engine.row(key)?,
+                // As it was before those commands: whatever the closure makes of it is not taken.
+                Some(None) => {
+                    self.seen = Seen::Hidden;
+                    self.engine.row(key)?
+                }
+                Some(Some(counter)) => {
+                    if self.seen == Seen::Nothing {
+                        self.seen = Seen::Counters;
+                    }
+                    Some(counter.clone())
+                }
+            };
+            self.read_bytes += row.as_ref().map_or(0, Row::value_bytes);
+            if self.read_bytes > READ_BYTES_MAX {
+                return Err(over("bytes of values read by one command", READ_BYTES_MAX));
             }
-            let row = self.engine.row(key)?;
             self.base.insert(key.clone(), row);
         }
         let mut row = self.base.get(key).cloned().flatten();

@@ -24,10 +24,8 @@ use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
 use crate::db::database::{Batch, Commit, Db, Failed, Rows, pack};
 use crate::db::fault::Fault;
+pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State};
-
-/// The most classes a file may have.
-pub(crate) const CLASSES_MAX: usize = 64;
 
 /// A command whose closure has run.
 pub(crate) struct Draft {
@@ -67,7 +65,7 @@ pub(crate) struct Desk<'e> {
     pub owner: &'e str,
 }
 
-/// Rows and records as the commands of this batch leave them.
+/// Rows and records as the commands of this batch leave them. Rows that they leave alone are outlines.
 #[derive(Default)]
 struct Page {
     records: BTreeMap<ScopeDigest, Option<Arc<Record>>>,
@@ -128,6 +126,7 @@ fn one(
     if let Err(fault) = load(batch, page, draft) {
         return match fault {
             Fault::Damaged(what) => Ok(Verdict::Fault(Error::new(ErrorKind::Corrupt, what))),
+            Fault::Newer(what) => Ok(Verdict::Fault(Error::new(ErrorKind::UnsupportedFormat, what))),
             other => Err(other),
         };
     }
@@ -175,7 +174,7 @@ fn load(batch: &Batch<'_>, page: &mut Page, draft: &Draft) -> Result<(), Fault> 
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
         if !page.rows.contains_key(key) {
-            page.rows.insert(key.clone(), batch.row(key)?);
+            page.rows.insert(key.clone(), batch.row(key)?.map(Row::outline));
         }
     }
     Ok(())
@@ -217,7 +216,7 @@ fn maker(batch: &Batch<'_>, page: &Page, tenant: &Tenant, made: Position) -> Res
         None => match batch.entry(made) {
             Ok(record) => record.map(|record| record.entry.scope),
             // Who made it is told where it can be; that it is taken is sure.
-            Err(Fault::Damaged(_)) => None,
+            Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
             Err(fault) => return Err(fault),
         },
     };

@@ -633,3 +633,29 @@ fn a_scan_is_in_order() {
     assert_eq!(ids(store.scan(&SHOP, &NOTES, "x")), named(0..0));
     assert_eq!(ids(store.scan(&OTHER_SHOP, &NOTES, "")), named(0..0));
 }
+
+/// A plain removal of a row that events write leaves the time behind too: no older event brings it back.
+#[test]
+fn a_removal_keeps_the_time_of_the_last_event() {
+    let store = store();
+    let event = |name: &str, time: u64| {
+        done(store.execute(&request(name), |fx| {
+            fx.put_if_newer(&NOTES, "n", Timestamp(time), &name.to_owned())?;
+            Ok(Outcome::succeeded(200))
+        }));
+    };
+    let remove = |name: &str| {
+        done(store.execute(&request(name), |fx| {
+            fx.remove(&NOTES, "n")?;
+            Ok(Outcome::succeeded(200))
+        }));
+    };
+    event("first", 10);
+    remove("gone");
+    remove("gone again");
+    event("older", 9);
+    assert_eq!(note(&store, "n"), None);
+    event("newer", 11);
+    assert_eq!(note(&store, "n").as_deref(), Some("newer"));
+    clean(&store);
+}

@@ -66,6 +66,28 @@ fn values_are_measured() {
     done(store.execute(&request("two"), puts(&[4 << 20, (4 << 20) - 100])));
 }
 
+/// What a command reads is bounded in bytes; the same row again is read once.
+#[test]
+fn reads_are_measured() {
+    let store = store();
+    for id in ["0", "1", "2"] {
+        done(store.execute(&request(id), |fx| {
+            fx.put(&BLOBS, id, &vec![0; 4 << 20].into())?;
+            Ok(Outcome::succeeded(200))
+        }));
+    }
+    let reads = |ids: &'static [&'static str]| {
+        move |fx: &mut Effects<'_, '_>| {
+            for id in ids {
+                fx.get(&BLOBS, id)?;
+            }
+            Ok(Outcome::succeeded(200))
+        }
+    };
+    refused(&store, ErrorKind::LimitExceeded, reads(&["0", "1", "2"]));
+    done(store.execute(&request("two"), reads(&["0", "1", "0", "1"])));
+}
+
 /// Metadata is bounded in number and in bytes.
 #[test]
 fn metadata_is_bounded() {
@@ -154,6 +176,7 @@ fn settings_out_of_bounds_are_refused() {
         (Options::new().cache_bytes(0), "cache_bytes"),
         (Options::new().queue_max(0), "queue_max"),
         (Options::new().queue_max(1_000_001), "queue_max"),
+        (Options::new().queue_bytes_max(1), "queue_bytes_max"),
         (Options::new().batch_max(0), "batch_max"),
         (Options::new().batch_max(65_537), "batch_max"),
         (Options::new().rerun_max(1_001), "rerun_max"),

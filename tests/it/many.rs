@@ -299,3 +299,84 @@ fn calls_that_contend_lose_nothing() {
     });
     assert_eq!(store.get(&SHOP, &SUMS, "one").unwrap().unwrap().value, 160);
 }
+
+/// Commands that add to one counter share a commit, and each closure is called once.
+#[test]
+fn commands_on_one_counter_share_a_commit() {
+    let store = store();
+    let calls = AtomicU64::new(0);
+    let commands: Vec<_> = (0..100).map(|n| (request(&n.to_string()), ())).collect();
+    let before = store.stats().commits;
+    let answers = store.execute_many(&commands, |(), fx| {
+        calls.fetch_add(1, SeqCst);
+        Ok(Outcome::succeeded(if fx.add(&COUNT, "c", -1, -60)? { 200 } else { 409 }))
+    });
+    let codes: Vec<_> = answers.into_iter().map(|answer| done(answer).code).collect();
+    assert_eq!(codes, [vec![200; 60], vec![409; 40]].concat());
+    assert_eq!((store.stats().commits - before, calls.into_inner()), (1, 100));
+    assert_eq!(store.get(&SHOP, &COUNT, "c").unwrap().unwrap().value, -60);
+    clean(&store);
+}
+
+/// What a counter was told ahead of a command that is then refused is told anew, without a conflict, be it an
+/// answer, a failure or a sum out of range.
+#[test]
+fn a_refused_command_takes_its_additions_back() {
+    let store = opened(Options::new().rerun_max(0));
+    let commands = [("refused", i64::MAX - 5), ("full", 1), ("low", -5), ("last", -2)]
+        .map(|(name, by)| (request(name), (name, by)));
+    done(store.execute(&request("spot"), |fx| {
+        fx.create(&NOTES, "spot", &String::new())?;
+        fx.add(&COUNT, "c", 5, 0)?;
+        Ok(Outcome::succeeded(200))
+    }));
+    let answers = store.execute_many(&commands, |(name, by), fx| {
+        let took = fx.add(&COUNT, "c", *by, 0)?;
+        if *name == "refused" {
+            fx.create(&NOTES, "spot", &String::new())?;
+        }
+        if !took {
+            return Err("too low".into());
+        }
+        Ok(Outcome::succeeded(200))
+    });
+    let mut answers = answers.into_iter();
+    assert!(matches!(answers.next().unwrap(), Ok(Reply::Duplicate { .. })));
+    done(answers.next().unwrap());
+    done(answers.next().unwrap());
+    fails(answers.next().unwrap(), ErrorKind::Aborted);
+    assert_eq!(store.get(&SHOP, &COUNT, "c").unwrap().unwrap().value, 1);
+    assert_eq!((store.stats().conflicts, store.stats().aborted), (0, 1));
+}
+
+/// A command that adds to a counter and then reads it sees the additions before it.
+#[test]
+fn a_counter_that_is_read_is_read_as_it_was_left() {
+    let store = store();
+    let commands: Vec<_> = (0..10).map(|n| (request(&n.to_string()), n)).collect();
+    let answers = store.execute_many(&commands, |n, fx| {
+        fx.add(&COUNT, "c", 1, 0)?;
+        let seen = if n % 3 == 2 { fx.get(&COUNT, "c")?.map(|row| row.value) } else { None };
+        Ok(Outcome::succeeded(200).json(&seen)?)
+    });
+    let seen: Vec<_> =
+        answers.into_iter().map(|answer| done(answer).decode::<Option<i64>>().unwrap().flatten()).collect();
+    let expected: Vec<_> = (0..10).map(|n| (n % 3 == 2).then_some(n + 1)).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(store.stats().conflicts, 0);
+}
+
+/// What a closure reads never fails because of the commands before it in the call.
+#[test]
+fn a_closure_may_insist_on_what_it_reads() {
+    const LAST: Kind<u64> = Kind::json("last");
+    let store = store();
+    let commands: Vec<_> = (0..20_u64).map(|number| (request(&format!("k{number}")), number)).collect();
+    let answers = store.execute_many(&commands, |number, fx| {
+        let before = fx.get(&LAST, "n").expect("a read does not fail").map_or(0, |row| row.value);
+        fx.put(&LAST, "n", &(before + number))?;
+        Ok(Outcome::succeeded(200))
+    });
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Reply::Done(_)))), "{answers:?}");
+    assert_eq!(store.get(&SHOP, &LAST, "n").unwrap().unwrap().value, 190);
+}

@@ -128,9 +128,23 @@ fn closing_answers_everybody() {
 /// the key is free.
 #[test]
 fn a_full_queue_refuses() {
+    refuses_when_full(Options::new().queue_max(1));
+}
+
+/// So is one that is full by its bytes, though a command larger than all of it is taken when nothing waits.
+#[test]
+fn a_queue_full_of_bytes_refuses() {
+    refuses_when_full(Options::new().queue_bytes_max(64 << 10));
+}
+
+fn refuses_when_full(options: Options) {
     let disk = SimDisk::seeded(1);
-    let store = disk.open(Options::new().queue_max(1).default_policy(patient())).unwrap();
+    let store = disk.open(options.default_policy(patient())).unwrap();
     make_room(&store);
+    let counted = |fx: &mut Effects<'_, '_>| {
+        fx.put(&NOTES, "room", &"x".repeat(100 << 10))?;
+        counted(fx)
+    };
     disk.fail(Fault::SlowSync(PATIENT), 0);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| store.execute(&request("writing"), counted));

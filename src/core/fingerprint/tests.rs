@@ -239,7 +239,7 @@ fn a_later_scheme_or_policy_decodes_and_is_not_guessed_about() {
         let read = read(&written(&later));
         assert_eq!(read, later);
         assert_eq!(read.judge(&json("[1, 2]")), Match::Unknowable);
-        assert!(read.check().unwrap_err().contains("later release"));
+        assert_eq!(read.check(), Ok(()), "it is not damaged");
     }
     let twice = [known.parts.clone(), known.parts.clone()].concat();
     for parts in [Vec::new(), twice] {

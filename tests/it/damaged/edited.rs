@@ -375,3 +375,92 @@ fn a_length_that_lies_takes_no_memory() {
         assert!(run.status.success() && said.contains("read to the end"), "{claim}: {said}{why}");
     }
 }
+
+/// Numbers that are counted on from are checked at the open: sums and successors of them exist.
+#[test]
+fn numbers_that_no_store_writes_are_told_at_the_open() {
+    let put_class = |write: &WriteTransaction, number: u16| {
+        let mut classes = write.open_table(format::CLASS).unwrap();
+        let body = unframed(2, &[0, 1], 3, classes.get(&[0, 1]).unwrap().unwrap().value());
+        let key = number.to_be_bytes();
+        classes.insert(&key, &framed(2, &key, 3, &body)[..]).unwrap();
+    };
+    let tells = |fault: &str, work: &dyn Fn(&WriteTransaction, &mut Read)| {
+        let (_dir, path) = edited(work);
+        refuses(&path, &options(), ErrorKind::Corrupt, &[fault]);
+    };
+    for number in [0, 65, u16::MAX] {
+        let fault = format!("table class: a class may not have number {number}");
+        tells(&fault, &|write, _| put_class(write, number));
+    }
+    tells("a count is larger than any store's", &|_, state| state.last_seq = u64::MAX);
+    tells("a count is larger than any store's", &|_, state| state.epoch = u64::MAX);
+    tells("the head of class 1 does not fit the last number", &|_, state| state.last_seq = 23);
+    tells("its heads are out of order", &|_, state| state.heads.push(state.heads[0].clone()));
+    tells("the file has no class 2", &|_, state| {
+        let head = format::Head { class: 2, ..state.heads[0].clone() };
+        state.heads.push(head);
+    });
+    tells("does not fit the last number", &|_, state| state.heads[0].entries = u64::MAX);
+    tells("its heads have more entries than there are numbers", &|write, state| {
+        put_class(write, 2);
+        let head = format::Head { class: 2, ..state.heads[0].clone() };
+        state.heads.push(head);
+    });
+}
+
+/// What a newer version wrote is not damage: no backup helps, that version does.
+#[test]
+fn what_a_newer_version_wrote_is_told_as_such() {
+    let newer = |frame: &mut Vec<u8>, table: u8, key: &[u8]| {
+        frame.truncate(frame.len() - 4);
+        frame[0] = 2;
+        let place = [&[table][..], &(key.len() as u64).to_be_bytes(), key, frame].concat();
+        frame.extend(crc32fast::hash(&place).to_be_bytes());
+    };
+    let (_dir, path) = edited(|write, _| {
+        let mut meta = write.open_table(format::META).unwrap();
+        let mut frame = meta.get("identity").unwrap().unwrap().value().to_vec();
+        newer(&mut frame, format::META_NUMBER, b"identity");
+        meta.insert("identity", &frame[..]).unwrap();
+    });
+    refuses(&path, &options(), ErrorKind::UnsupportedFormat, &["its row version is 2", "newer version"]);
+
+    let (_dir, path) = edited(|write, _| {
+        let mut journal = write.open_table(format::JOURNAL).unwrap();
+        let mut frame = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
+        newer(&mut frame, format::JOURNAL_NUMBER, &entry_key(5));
+        journal.insert(&entry_key(5), &frame[..]).unwrap();
+        drop(journal);
+        let mut rows = write.open_table(format::RESOURCE).unwrap();
+        let key = b"tshop\0note\0n-5";
+        let mut frame = rows.get(&key[..]).unwrap().unwrap().value().to_vec();
+        newer(&mut frame, format::RESOURCE_NUMBER, key);
+        rows.insert(&key[..], &frame[..]).unwrap();
+        drop(rows);
+        // The digest of the fingerprint stands behind its scheme and policy, and before the name of the part.
+        rewrite_entry(write, entry_key(7), |body| {
+            let name = body.windows(5).position(|text| text == b"\x04body").unwrap();
+            body[name - 1 - 1 - 32 - 1 - 1] = 9;
+        });
+    });
+    let store = Store::open(&path, options()).unwrap();
+    let unsupported = |error: onecho::Error| {
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+        assert!(error.to_string().contains("newer version"), "{error}");
+    };
+    unsupported(store.status(request(4).scope()).unwrap_err());
+    unsupported(store.execute(&request(4), |_| panic!("a recorded command runs again")).unwrap_err());
+    unsupported(store.execute(&request(6), |_| panic!("a recorded command runs again")).unwrap_err());
+    unsupported(store.get(&super::SHOP, &super::NOTES, "n-5").unwrap_err());
+    let over = request(COMMANDS);
+    unsupported(
+        store
+            .execute(&over, |fx| {
+                fx.put(&super::NOTES, "n-5", &String::new())?;
+                Ok(onecho::Outcome::succeeded(200))
+            })
+            .unwrap_err(),
+    );
+    assert!(store.verify().unwrap().faults.iter().any(|fault| fault.contains("newer version")));
+}
