@@ -183,7 +183,7 @@ mod tests {
     fn a_fault_is_told_with_its_column_and_no_line() {
         let told = |text| pick(text, &["id"]).unwrap_err();
         assert_eq!(told(r#"{"id":1} x"#), "trailing characters at column 10");
-        assert_eq!(told(r#"{"id":1,"id":1}"#), "member \"id\" is there twice at column 14");
+        assert_eq!(told(r#"{"id":1,"id":1}"#), "member \"id\" is there twice at column 15");
         assert_eq!(check("[1").unwrap_err(), "EOF while parsing a list at column 2");
     }
 
