@@ -114,8 +114,8 @@ pub(super) struct Ingest {
     /// Rows under way at once
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: u16,
-    /// Write one JSON line a row, each after its row is durable
-    #[arg(long, value_name = "OUT.jsonl")]
+    /// Write one JSON line a row, each after its row is durable; `-` is standard output
+    #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Go on at the end of an output that has lines already
     #[arg(long, requires = "output")]

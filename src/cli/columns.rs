@@ -6,7 +6,7 @@ use std::io;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::args::{Format, Ingest};
-use super::exit::Failure;
+use super::exit::{Failure, input_name};
 use super::members;
 use super::rows::{Record, Rows};
 use crate::{Bytes, Key};
@@ -51,7 +51,7 @@ impl Columns {
             let missing = || {
                 let text = format!(
                     "{} has no column {name:?}; its columns are {}",
-                    args.input.display(),
+                    input_name(&args.input),
                     header.join(", ")
                 );
                 Failure::usage(text)
@@ -105,8 +105,8 @@ impl Columns {
 }
 
 fn header(rows: &mut Rows, args: &Ingest) -> Result<Vec<String>, Failure> {
-    let name = args.input.display();
-    let record = rows.next().map_err(|fault| Failure::file(&args.input, "cannot be read", &fault))?;
+    let name = input_name(&args.input);
+    let record = rows.next().map_err(|fault| Failure::usage(format!("{name} cannot be read: {fault}")))?;
     let Some(Record { text, .. }) = record else {
         return Err(Failure::usage(format!(
             "{name} is empty: a CSV file begins with the names of its columns"
@@ -115,6 +115,14 @@ fn header(rows: &mut Rows, args: &Ingest) -> Result<Vec<String>, Failure> {
     let header = text.and_then(|text| Ok(fields(&text)?.iter().map(str::to_owned).collect::<Vec<_>>()));
     let header = header.map_err(|why| Failure::usage(format!("the header of {name} is bad: {why}")))?;
     for (place, column) in header.iter().enumerate() {
+        // A file whose lines end in CR alone is one long header, and no row of it would ever run.
+        if column.contains(char::is_control) {
+            let place = place + 1;
+            return Err(Failure::usage(format!(
+                "the header of {name} holds a control character in its column {place}; lines end in LF or \
+                 CRLF (not in CR alone), and fields are parted by commas"
+            )));
+        }
         if header[..place].contains(column) {
             return Err(Failure::usage(format!("the header of {name} has the column {column:?} twice")));
         }

@@ -23,9 +23,9 @@ pub(super) enum Exit {
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0  all well: every row executed or replayed; found; clean
-  1  done, but: rows were bad, mismatched, duplicate, expired or refused; not found;
-     rows that cannot be shown; not clean
-  2  the arguments or the input's header are wrong; nothing was done
+  1  done, but: rows were neither executed nor replayed (bad, mismatch, duplicate, error and
+     so on); not found; values that cannot be shown; not clean
+  2  the arguments or the input's header are wrong, or the output cannot be opened; no row was run
   3  the store could not be opened or read (`verify` of a damaged file, too); it was left as it is
   4  the store stopped on the way (disk full or failed, file damaged): see to it, then run the
      same command again to go on
@@ -55,7 +55,7 @@ impl Failure {
 
     /// A file beside the store that cannot be read or written.
     pub fn file(path: &Path, what: &str, fault: &io::Error) -> Self {
-        Self::new(Exit::InputOutput, format!("{}: {what}: {fault}", path.display()))
+        Self::new(Exit::InputOutput, format!("{}: {what}: {fault}", input_name(path)))
     }
 
     pub fn text(&self) -> &str {
@@ -74,6 +74,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::new(Exit::NotOpened, error.to_string())
     }
+}
+
+/// What an input is called; `-` is standard input.
+pub(super) fn input_name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// Names and paths come from outside and may hold line ends.

@@ -1,5 +1,5 @@
-//! A file of rows into a store. Owns the order: input, output, store, workers, summary; what can be wrong
-//! with the arguments is found out before a store is made.
+//! A file of rows into a store. Owns the order: input, store, output, workers, summary; what can be wrong
+//! with the arguments is found out before a store or an output is made.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::args::{Format, Ingest};
 use super::columns::Columns;
-use super::exit::{Exit, Failure, say};
-use super::output::{Output, print};
+use super::exit::{Exit, Failure, input_name, say};
+use super::output::{Output, is_same, is_stdout, print};
 use super::report::Report;
 use super::rows::Rows;
 use super::workers::{Crew, Target};
@@ -23,9 +23,11 @@ pub(super) fn run(args: &Ingest) -> Result<Exit, Failure> {
     let format = format(args)?;
     let (mut rows, bytes) = input(&args.input, format)?;
     let columns = Columns::of(&mut rows, format, args)?;
-    let output = args.output.as_deref().map(|path| Output::open(path, args.append)).transpose()?;
+    let output = args.output.as_deref();
+    output.map_or(Ok(()), |path| check_output(path, args))?;
     let store =
         Store::open_or_create(&args.at.db, args.at.options()).map_err(|error| args.at.unopened(&error))?;
+    let output = output.map(|path| Output::open(path, args.append)).transpose()?;
 
     let report = Report::new(output, bytes);
     let crew = Crew::new(&store, target, columns, rows, &args.input, &report);
@@ -46,6 +48,21 @@ pub(super) fn run(args: &Ingest) -> Result<Exit, Failure> {
     Ok(if tally.is_well() { Exit::Well } else { Exit::Partly })
 }
 
+fn check_output(path: &Path, args: &Ingest) -> Result<(), Failure> {
+    if is_stdout(path) && args.json {
+        return Err(Failure::usage(
+            "`--output -` and `--json` both write to standard output; name a file, or leave `--json` out",
+        ));
+    }
+    for (other, what) in [(&args.at.db, "the store"), (&args.input, "the input")] {
+        if !is_stdout(path) && is_same(path, other) {
+            let name = path.display();
+            return Err(Failure::usage(format!("{name} is {what}; name another file for `--output`")));
+        }
+    }
+    Output::check(path, args.append)
+}
+
 fn format(args: &Ingest) -> Result<Format, Failure> {
     if let Some(format) = args.format {
         return Ok(format);
@@ -56,7 +73,7 @@ fn format(args: &Ingest) -> Result<Format, Failure> {
         Some("jsonl" | "ndjson") => Ok(Format::Jsonl),
         _ => Err(Failure::usage(format!(
             "the ending of {} tells no format; say `--format csv` or `--format jsonl`",
-            args.input.display()
+            input_name(&args.input)
         ))),
     }
 }

@@ -23,6 +23,9 @@ pub(super) enum Told {
     Bad,
 }
 
+/// The part of a fingerprint that the store makes of the operation, where it is not in the scope.
+const OPERATION_PART: &str = "@operation";
+
 /// One line of the output: one row and its answer.
 #[derive(Debug, Serialize)]
 pub(super) struct RowLine {
@@ -123,6 +126,11 @@ impl RowLine {
                 Self { error: Some("the store has no room for it now".to_owned()), ..new(Told::Refused) }
             }
         }
+    }
+
+    /// A mismatch in a store whose keys are a tenant's, and not an operation's.
+    pub fn is_of_another_operation(&self) -> bool {
+        self.result == Told::Mismatch && self.parts.iter().any(|part| part == OPERATION_PART)
     }
 
     /// What a person is told beside the result.

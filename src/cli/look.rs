@@ -1,12 +1,15 @@
 //! Looks at a store: one resource, one command, a list, numbers. Owns the words; every look opens what
 //! exists and makes nothing.
 
-use super::args::{Get, List, Stats, Status};
+use super::args::{At, Get, List, Stats, Status};
 use super::exit::{Exit, Failure, say};
 use super::line::{ResourceLine, StatusLine};
 use super::members;
 use super::output::{json, print, print_bytes};
 use crate::{Bytes, Error, ErrorKind, Key, Kind, Operation, Resource, Scope, Store, Tenant};
+
+/// The longest id, in bytes.
+const ID_BYTES_MAX: usize = 1024;
 
 pub(super) fn get(args: &Get) -> Result<Exit, Failure> {
     let tenant = Tenant::parse(&args.tenant).map_err(Failure::usage)?;
@@ -14,10 +17,16 @@ pub(super) fn get(args: &Get) -> Result<Exit, Failure> {
     if args.id.is_empty() {
         return Err(Failure::usage("id is empty"));
     }
+    check_id("id", &args.id)?;
     let store = args.at.open()?;
-    let Some(found) = kinds.get(&store, &tenant, &args.id)? else {
-        say(&format!("there is no {}/{} of tenant {}", args.kind, args.id, args.tenant));
-        return Ok(Exit::Partly);
+    let found = match kinds.get(&store, &tenant, &args.id) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            say(&format!("there is no {}/{} of tenant {}", args.kind, args.id, args.tenant));
+            return Ok(Exit::Partly);
+        }
+        Err(error) if error.kind() == ErrorKind::Invalid => return Err(unshown(&args.at, &error)),
+        Err(error) => return Err(error.into()),
     };
     if args.json {
         print(&json(&ResourceLine::new(&args.kind, &found)))?;
@@ -30,6 +39,7 @@ pub(super) fn get(args: &Get) -> Result<Exit, Failure> {
 pub(super) fn list(args: &List) -> Result<Exit, Failure> {
     let tenant = Tenant::parse(&args.tenant).map_err(Failure::usage)?;
     let kinds = Kinds::parse(&args.kind, args.shared)?;
+    check_id("prefix", &args.prefix)?;
     let store = args.at.open()?;
     let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let mut exit = Exit::Well;
@@ -37,7 +47,7 @@ pub(super) fn list(args: &List) -> Result<Exit, Failure> {
         let found = match found {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::Invalid => {
-                exit = Failure::new(Exit::Partly, error.to_string()).tell();
+                exit = unshown(&args.at, &error).tell();
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -84,6 +94,31 @@ pub(super) fn stats(args: &Stats) -> Result<Exit, Failure> {
     print(&format!("checked      {}", if stats.checked { "whole" } else { "not yet" }))?;
     print(&format!("disk         {}", if stats.disk_full { "full" } else { "has room" }))?;
     Ok(Exit::Well)
+}
+
+/// Says beforehand what the store would say of an id, or of what an id begins with: such a one is a fault of
+/// the arguments, and no store needs to be opened for it.
+fn check_id(what: &str, text: &str) -> Result<(), Failure> {
+    let is_unprintable = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if text.len() > ID_BYTES_MAX {
+        return Err(Failure::usage(format!("{what} has {} bytes, more than {ID_BYTES_MAX}", text.len())));
+    }
+    if text.contains(is_unprintable) {
+        return Err(Failure::usage(format!("{what} holds a control character")));
+    }
+    Ok(())
+}
+
+/// A value whose form only the program that wrote it knows.
+fn unshown(at: &At, error: &Error) -> Failure {
+    let text = error.to_string();
+    // The rest is for those who wrote the kind, and not for who looks.
+    let stored = text.split_once(": a kind keeps").map_or(text.as_str(), |(stored, _)| stored);
+    let text = format!(
+        "{}: {stored}, which this program cannot show; read it with the program that wrote it",
+        at.db.display()
+    );
+    Failure::new(Exit::Partly, text)
 }
 
 /// The members of an object as lines of name and value.

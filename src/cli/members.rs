@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 pub(super) fn pick(text: &str, names: &[&str]) -> Result<Vec<String>, String> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let found = Pick(names).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
-    let found = found.map_err(|fault| fault.to_string())?;
+    let found = found.map_err(|fault| told(&fault))?;
     found
         .into_iter()
         .zip(names)
@@ -32,7 +32,16 @@ pub(super) fn all(text: &str) -> serde_json::Result<Vec<(String, &RawValue)>> {
 
 /// Whether `text` is one JSON value.
 pub(super) fn check(text: &str) -> Result<(), String> {
-    serde_json::from_str::<IgnoredAny>(text).map(|_| ()).map_err(|fault| fault.to_string())
+    serde_json::from_str::<IgnoredAny>(text).map(|_| ()).map_err(|fault| told(&fault))
+}
+
+/// A fault of one line. The parser's number of that line is always 1, and not the one in the input.
+fn told(fault: &serde_json::Error) -> String {
+    let text = fault.to_string();
+    match text.strip_suffix(&format!(" at line {} column {}", fault.line(), fault.column())) {
+        Some(what) => format!("{what} at column {}", fault.column()),
+        None => text,
+    }
 }
 
 struct Pick<'n>(&'n [&'n str]);
@@ -168,6 +177,14 @@ mod tests {
         ] {
             assert!(key(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_column_and_no_line() {
+        let told = |text| pick(text, &["id"]).unwrap_err();
+        assert_eq!(told(r#"{"id":1} x"#), "trailing characters at column 10");
+        assert_eq!(told(r#"{"id":1,"id":1}"#), "member \"id\" is there twice at column 15");
+        assert_eq!(check("[1").unwrap_err(), "EOF while parsing a list at column 2");
     }
 
     #[test]

@@ -26,6 +26,7 @@ struct Desk {
     tally: Tally,
     output: Option<Output>,
     told: u64,
+    bytes_read: u64,
 }
 
 /// How many rows ended how.
@@ -61,8 +62,8 @@ impl Report {
     /// A report with a bar over `input_bytes`, where that is known and a person is looking.
     #[expect(clippy::disallowed_methods, reason = "a summary tells rows a second, in the time of its reader")]
     pub fn new(output: Option<Output>, input_bytes: Option<u64>) -> Self {
-        let desk = Desk { tally: Tally::default(), output, told: 0 };
-        let bar = bar(input_bytes, "{bar:32} {percent:>3}%  {msg}  {eta} left");
+        let desk = Desk { tally: Tally::default(), output, told: 0, bytes_read: 0 };
+        let bar = bar(input_bytes, "{bar:32} {percent:>3}%  {msg}  {elapsed}");
         Self { desk: Mutex::new(desk), bar, start: Instant::now() }
     }
 
@@ -78,13 +79,21 @@ impl Report {
                 self.bar.suspend(|| say(&fault(row)));
             }
             if desk.told == TOLD_MAX + 1 {
-                self.bar.suspend(|| say("further rows are not told one by one; `--output` has each"));
+                let each = if desk.output.is_some() {
+                    "`--output` has each"
+                } else {
+                    "with `--output FILE` each has a line there"
+                };
+                let text = format!("further rows are not told one by one; {each}");
+                self.bar.suspend(|| say(&text));
             }
         }
+        // Rows that were read early may end late; what was read stays read.
+        desk.bytes_read = desk.bytes_read.max(bytes_read);
+        self.bar.set_position(desk.bytes_read);
         drop(desk);
         if !self.bar.is_hidden() {
             self.bar.set_message(format!("{rows} rows, {:.0} a second", rate(rows, self.start.elapsed())));
-            self.bar.set_position(bytes_read);
         }
         written
     }
@@ -181,6 +190,9 @@ fn fault(row: &RowLine) -> String {
     let line = row.line;
     match row.result {
         Told::Bad => format!("line {line} is bad: {}", row.why()),
+        Told::Mismatch if row.is_of_another_operation() => {
+            format!("line {line}: its key was used by another operation, whose command stays as it is")
+        }
         Told::Mismatch => {
             format!("line {line}: its key belongs to another row, which stays as it is{}", row.why())
         }
@@ -191,5 +203,19 @@ fn fault(row: &RowLine) -> String {
         Told::Conflict => format!("line {line}: other writers kept changing its resource; run it again"),
         Told::Refused | Told::Error => format!("line {line} was not taken: {}", row.why()),
         Told::Executed | Told::Replayed => format!("line {line} is done"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_never_goes_back() {
+        let report = Report::new(None, Some(100));
+        for (line, read) in [(2, 60), (1, 30), (3, 90)] {
+            report.take(&RowLine::bad(line, "bad".to_owned()), read).unwrap();
+            assert_eq!(report.bar.position(), read.max(60));
+        }
     }
 }

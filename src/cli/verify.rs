@@ -33,7 +33,7 @@ pub(super) fn run(args: &Verify) -> Result<Exit, Failure> {
         Err(error) if error.kind() == ErrorKind::Corrupt => return unreadable(args, error),
         Err(error) => return Err(args.at.unopened(&error)),
     };
-    let bar = bar(Some(0), "{bar:32} {percent:>3}%  {pos} of {len} rows  {eta} left");
+    let bar = bar(Some(0), "{bar:32} {percent:>3}%  {pos} of {len} checks  {elapsed}");
     let report = store.verify_with(|done, total| {
         bar.set_length(total);
         bar.set_position(done);

@@ -519,3 +519,155 @@ fn a_store_that_stays_stopped_says_that_the_disk_may_be_full_and_the_next_run_go
     let count = |name: &str| counts[name].as_u64().unwrap();
     assert_eq!(count("executed") + count("replayed"), 64);
 }
+
+#[test]
+fn names_that_cannot_be_are_faults_of_the_arguments() {
+    let shop = Shop::new();
+    shop.ingest("--key id", &shop.file("in.csv", "id\na\n")).ends(0);
+    let long = |chars| "n".repeat(chars);
+    for (words, name) in [
+        ("get --tenant t --kind order --id a\u{7}", "id"),
+        ("get --tenant t --kind order --id a\u{2028}", "id"),
+        (&format!("get --tenant t --kind order --id {}", long(1025)), "id"),
+        ("get --tenant t --kind or\tder --id a", "kind"),
+        (&format!("get --tenant {} --kind order --id a", long(129)), "tenant"),
+        ("list --tenant t --kind order --prefix a\u{7}", "prefix"),
+        (&format!("list --tenant t --kind {}", long(129)), "kind"),
+        ("status --tenant t --operation import --key a\u{7}", "key"),
+        (&format!("status --tenant t --operation import --key {}", long(256)), "key"),
+        (&format!("status --tenant t --operation {} --key a", long(129)), "operation"),
+    ] {
+        shop.run(words).ends(2).says(&[name]);
+    }
+    shop.run(&format!("get --tenant t --kind order --id {}", long(1024))).ends(1);
+    shop.run(&format!("list --tenant t --kind order --prefix {}", long(1024))).ends(0);
+}
+
+#[test]
+fn a_header_that_hides_rows_is_refused() {
+    let shop = Shop::new();
+    for text in ["id,note\ra,1\rb,2\r", "id,note\rx\na,1\n", "id\tnote,n\na\t1,2\n", "id,\"no\nte\"\na,1\n"] {
+        let input = shop.file("in.csv", text);
+        shop.ingest("--key-line", &input).ends(2).says(&["in.csv", "control character", "LF or CRLF"]);
+    }
+    assert!(!shop.path("s.onecho").exists());
+}
+
+#[test]
+fn an_output_is_made_only_when_the_store_is_open_and_never_in_its_place() {
+    let shop = Shop::new();
+    let input = shop.file("in.jsonl", "{\"line\":1}\n");
+    let to = |output: &Path| format!("--key-line --append --output {}", output.display());
+    for same in [shop.path("s.onecho"), shop.0.path().join("./s.onecho")] {
+        shop.ingest(&to(&same), &input).ends(2).says(&["s.onecho is the store", "--output"]);
+    }
+    shop.ingest(&to(&input), &input).ends(2).says(&["in.jsonl is the input"]);
+    assert_eq!(fs::read(&input).unwrap(), b"{\"line\":1}\n");
+    shop.ingest(&to(&shop.path("absent/out.jsonl")), &input).ends(2).says(&["absent/out.jsonl", "opened"]);
+    assert!(!shop.path("s.onecho").exists());
+
+    shop.file("s.onecho", "no store");
+    let output = shop.path("out.jsonl");
+    shop.ingest(&to(&output), &input).ends(3).says(&["s.onecho"]);
+    assert!(!output.exists());
+    let cut = "{\"line\":1,\"key\":\"line-1\",\"result\":\"executed\"}\n{\"line\":";
+    fs::write(&output, cut).unwrap();
+    shop.ingest(&to(&output), &input).ends(3);
+    assert_eq!(fs::read_to_string(&output).unwrap(), cut);
+}
+
+#[test]
+fn standard_input_and_output_go_by_their_names() {
+    let shop = Shop::new();
+    let mut command = shop.command("ingest");
+    command.args("--tenant t --operation import --key id --format csv --output - -".split(' '));
+    command.current_dir(shop.0.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = |command: &mut Command, text: &[u8]| {
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text).unwrap();
+        Ran(child.wait_with_output().unwrap())
+    };
+    let told = run(&mut command, b"id\na\n").ends(0).json();
+    assert_eq!((&told["line"], &told["result"]), (&json!(2), &json!("executed")));
+    assert!(!shop.path("-").exists());
+    run(&mut command, b"no\na\n").ends(2).says(&["standard input has no column"]);
+    run(&mut command, b"").ends(2).says(&["standard input is empty"]);
+    run(command.arg("--json"), b"id\na\n").ends(2).says(&["--output -", "--json"]);
+}
+
+#[test]
+fn a_fault_names_its_own_line_alone_and_an_output_only_where_there_is_one() {
+    let shop = Shop::new();
+    let input = shop.file("in.jsonl", "{\"a\":1} x\n".repeat(25));
+    let ran = shop.ingest("--key-line --jobs 1", &input).ends(1);
+    assert!(ran.said().contains("line 2 is bad: trailing characters at column 9\n"), "{}", ran.said());
+    assert!(ran.said().contains("with `--output FILE`"), "{}", ran.said());
+    let words = format!("--key-line --output {}", shop.path("out.jsonl").display());
+    let ran = shop.ingest(&words, &input).ends(1);
+    assert!(ran.said().contains("`--output` has each"), "{}", ran.said());
+}
+
+#[test]
+fn a_value_that_only_its_program_can_read_is_nobodys_fault() {
+    const TENANT: Tenant = Tenant::new("t");
+    let shop = Shop::new();
+    let store = Store::open_or_create(shop.path("s.onecho"), Options::new()).unwrap();
+    let request = Request::new(&TENANT, &Operation::new("op"), &Key::parse("k").unwrap()).bytes("body", "x");
+    let reply = store.execute(&request, |fx| {
+        fx.create(&Kind::<u64>::bincode("order"), "a", &3)?;
+        Ok(Outcome::succeeded(201))
+    });
+    assert!(reply.unwrap().into_finished().is_ok());
+    store.close().unwrap();
+    for look in ["get --tenant t --kind order --id a", "list --tenant t --kind order"] {
+        let ran = shop.run(look).ends(1);
+        let ran = ran.says(&["s.onecho: order/a", "Bincode", "cannot show", "the program that wrote it"]);
+        assert!(!ran.said().contains("a kind keeps"), "{}", ran.said());
+    }
+}
+
+#[test]
+fn a_key_of_another_operation_is_told_as_that() {
+    let shop = Shop::new();
+    let input = shop.file("in.csv", "id\na\n");
+    shop.ingest("--key id --scope-mode per-tenant", &input).ends(0);
+    let mut command = shop.command("ingest");
+    command.args("--scope-mode per-tenant --tenant t --operation other --key id".split(' ')).arg(&input);
+    let ran = Ran(command.output().unwrap()).ends(1);
+    assert!(ran.said().contains("line 2: its key was used by another operation"), "{}", ran.said());
+}
+
+#[test]
+fn a_rerun_under_another_kind_or_id_makes_nothing_new() {
+    let shop = Shop::new();
+    let input = shop.file("in.csv", "id,n\na,1\n");
+    shop.ingest("--key id", &input).ends(0);
+    assert_eq!(shop.ingest("--key id --id n", &input).ends(0).counts(), json!({"rows": 1, "replayed": 1}));
+    assert_eq!(shop.run("list --tenant t --kind order").ends(0).text(), "a\n");
+}
+
+#[test]
+fn every_option_of_every_command_is_in_the_docs_and_all_show_one_way_to_import() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+    let docs = read("docs/cli.md");
+    for word in ["ingest", "get", "status", "list", "stats", "verify"] {
+        let help = Command::new(env!("CARGO_BIN_EXE_onecho")).args([word, "--help"]).output().unwrap();
+        let section =
+            docs.split(&format!("\n## `{word}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next());
+        let common = docs.split("\n## ").find(|section| section.starts_with("Options of every command"));
+        let section = section.unwrap_or_else(|| panic!("docs/cli.md has no section `{word}`"));
+        assert!(section.contains(&format!("$ onecho {word} ")), "{word} has no example");
+        let help = Ran(help).ends(0).text();
+        let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+        for option in options.map(|line| line.split([' ', '\n']).next().unwrap()) {
+            let known = format!("`--{option}");
+            let is_told = section.contains(&known) || common.unwrap().contains(&known);
+            assert!(is_told, "`{word} --{option}` is not in docs/cli.md");
+        }
+    }
+    let words = "ingest --db orders.onecho --tenant shop --operation create-order --key-line --kind order";
+    for file in ["README.md", "examples/README.md", "docs/cli.md"] {
+        assert!(read(file).contains(words), "{file}");
+    }
+}
