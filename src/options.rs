@@ -32,9 +32,9 @@ pub struct Options(Settings);
 
 impl Options {
     /// The defaults, for a service. Memory is, at most: [`Options::cache_bytes`] (64 MiB),
-    /// [`Options::replay_bytes`] (16 MiB), what waits for the writer ([`Options::queue_bytes_max`], 64 MiB), one
-    /// batch of it ([`Options::batch_bytes_max`], 8 MiB, or one larger command) as it is written, and for each
-    /// closure that runs what it has read and staged (8 MiB each, and one value of at most 4 MiB).
+    /// [`Options::replay_bytes`] (16 MiB), what waits for the writer ([`Options::queue_bytes_max`], 64 MiB),
+    /// one batch of it ([`Options::batch_bytes_max`], 8 MiB, or one larger command) as it is written, and for
+    /// each closure that runs what it has read and staged (8 MiB each, and one value of at most 4 MiB).
     pub fn new() -> Self {
         Self(Settings {
             policies: HashMap::new(),

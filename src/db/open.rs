@@ -22,7 +22,8 @@ use crate::core::time::Timestamp;
 pub(crate) const FORMAT_VERSION: u16 = 1;
 /// The most classes a file may have; they are numbered from 1.
 pub(crate) const CLASSES_MAX: usize = 64;
-/// The highest sequence number a file may have: a program writes no more entries than there are numbers above.
+/// The highest sequence number a file may have: a program writes no more entries than there are numbers
+/// above.
 const SEQ_MAX: u64 = u64::MAX - (1 << 33);
 /// What the row `format` begins with; the version follows, big-endian.
 const FORMAT_MARK: &[u8] = b"onecho";
@@ -230,8 +231,8 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
     Ok((identity, state, classes))
 }
 
-/// Numbers that the program goes on to count from are such as it writes, whatever the checksums say. Gives the
-/// number of entries.
+/// Numbers that the program goes on to count from are such as it writes, whatever the checksums say. Gives
+/// the number of entries.
 fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<u64, Fault> {
     let of_state = |what: &str| Err(Fault::damaged("row `state` of table meta", what));
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {

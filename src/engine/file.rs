@@ -106,6 +106,8 @@ impl Engine {
 
     /// Stops the store: no later call touches the file until it is reopened. A fault met on another opening
     /// than the present one stops nothing; `None` stops any. True if it was this call that stopped it.
+    ///
+    /// Nobody may hold an [`OpenFile`] and call this: a reopen waits for all of them with the state locked.
     pub(super) fn stop(&self, met_on: Option<Opening>, fault: &Fault) -> bool {
         let (what, cause) = match fault {
             Fault::Full(what) => (format!("the disk is full: {what}"), Cause::Full),

@@ -168,8 +168,8 @@ impl Engine {
 
     /// Closes, whoever asks.
     pub fn shut(&self) -> Result<(), Error> {
-        let mut file = self.file.write();
-        let db = match std::mem::replace(&mut *file, File::Closed) {
+        let was = std::mem::replace(&mut *self.file.write(), File::Closed);
+        let db = match was {
             File::Open { slot, .. } => slot.take(),
             File::Stopped { .. } | File::Closed => None,
         };

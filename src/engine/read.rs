@@ -165,7 +165,9 @@ impl Engine {
 
     fn read<R>(&self, look: impl FnOnce(&Db) -> Result<R, Fault>) -> Result<R, Error> {
         let db = self.file()?;
-        look(&db).map_err(|fault| self.fault(db.opening(), fault))
+        let (opening, seen) = (db.opening(), look(&db));
+        drop(db);
+        seen.map_err(|fault| self.fault(opening, fault))
     }
 }
 

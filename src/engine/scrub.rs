@@ -32,9 +32,13 @@ impl Engine {
 
     /// Checks the next slice; true when there is more.
     fn scrub_slice(&self, walk: &mut Option<Walk>) -> bool {
-        let Ok(db) = self.file() else { return false };
-        let opening = db.opening();
+        // Made before the file is held, so that it is held no more when it stops the store.
         let guard = StopOnPanic(self);
+        let Ok(db) = self.file() else {
+            std::mem::forget(guard);
+            return false;
+        };
+        let opening = db.opening();
         let checked = db.snapshot().and_then(|snapshot| {
             let walk = match walk {
                 Some(walk) => walk,
@@ -46,6 +50,7 @@ impl Engine {
                 None => Ok(more),
             }
         });
+        drop(db);
         std::mem::forget(guard);
         match checked {
             Ok(more) => {
