@@ -301,7 +301,8 @@ fn check_indexed(
     }
     let newest = match snapshot.entry(newest) {
         Ok(Some(newest)) => newest,
-        Ok(None) | Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()), // The index's own check tells it.
+        // The index's own check tells it.
+        Ok(None) | Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()),
         Err(fault) => return Err(fault),
     };
     if newest.entry.generation == entry.generation {
