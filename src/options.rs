@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::core::error::Error;
 use crate::core::name::{NAME_BYTES_MAX, Operation, Scope, ScopeMode, checked};
 use crate::core::policy::Policy;
-use crate::db::database::CommitMode;
+use crate::db::commit::CommitMode;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::queue::Size;
 use crate::engine::settings::{Authority, Settings};
@@ -43,6 +43,7 @@ impl Options {
             commit_mode: CommitMode::TwoPhase,
             cache_bytes: 64 * MIB,
             replay_bytes: 16 * MIB,
+            late_bytes: 16 * MIB,
             queue_max: Size { commands: 4096, bytes: 64 * MIB },
             batch: Size { commands: 512, bytes: 8 * MIB },
             rerun_max: 16,
@@ -63,6 +64,7 @@ impl Options {
         Self::new()
             .cache_bytes(2 * MIB)
             .replay_bytes(MIB / 2)
+            .late_bytes(MIB / 2)
             .queue_max(256)
             .queue_bytes_max(4 * MIB)
             .batch_max(64)
@@ -104,6 +106,14 @@ impl Options {
     /// most 16 GiB; default 16 MiB, some 16,000 records.
     pub fn replay_bytes(mut self, bytes: usize) -> Self {
         self.0.replay_bytes = bytes;
+        self
+    }
+
+    /// Memory for what is committed and not yet merged into the file's tables, in bytes: the more, the fewer
+    /// pages are rewritten for each command, and the more of the journal the next open reads (about six times
+    /// as much). 0 merges everything with the next commit. At most 1 GiB; default 16 MiB.
+    pub fn late_bytes(mut self, bytes: usize) -> Self {
+        self.0.late_bytes = bytes;
         self
     }
 
@@ -208,6 +218,7 @@ impl Options {
         }
         within("cache_bytes", settings.cache_bytes as u64, 256 << 10, 16 << 30)?;
         within("replay_bytes", settings.replay_bytes as u64, 0, 16 << 30)?;
+        within("late_bytes", settings.late_bytes as u64, 0, 1 << 30)?;
         within("queue_max", settings.queue_max.commands as u64, 1, 1_000_000)?;
         within("queue_bytes_max", settings.queue_max.bytes as u64, 64 << 10, 16 << 30)?;
         within("batch_max", settings.batch.commands as u64, 1, 65_536)?;

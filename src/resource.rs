@@ -148,9 +148,8 @@ impl<T> Scanned for Resource<T> {
 impl<T> Rows<T> {
     fn fetch(&mut self) -> Result<(), Error> {
         self.store.engine().not_inside()?;
-        let after = self.after.as_ref().map(RowKey::as_bytes);
-        let page = self.store.engine().rows_after(self.prefix.as_bytes(), after, PAGE_ROWS)?;
-        self.is_over = page.len() < PAGE_ROWS;
+        let page = self.store.engine().rows_after(self.prefix.as_bytes(), self.after.as_ref(), PAGE_ROWS)?;
+        self.is_over = page.is_empty();
         if let Some((last, _)) = page.last() {
             self.after = Some(last.clone());
         }

@@ -68,6 +68,8 @@ pub struct Stats {
     pub checked: bool,
     /// Memory of the replay index, in bytes.
     pub replay_bytes: u64,
+    /// About the memory of what is committed and not merged yet, in bytes; see `Options::late_bytes`.
+    pub late_bytes: u64,
     /// What is kept back for a full disk now, in bytes; see `Options::reserve_bytes`.
     pub reserve_bytes: u64,
     /// The disk is full and its reserve is spent: new commands are refused.
@@ -107,6 +109,7 @@ impl From<Numbers> for Stats {
             clock_suspect: numbers.clock_suspect,
             checked: numbers.checked,
             replay_bytes: numbers.replay_bytes as u64,
+            late_bytes: numbers.late_bytes as u64,
             reserve_bytes: numbers.reserve_bytes,
             disk_full: numbers.is_full,
         }

@@ -97,3 +97,8 @@ pub(crate) fn time_goes_on(before: Timestamp, now: Timestamp) -> bool {
 pub(crate) fn newest_is_indexed(entry: (u64, u32), newest: (u64, u32)) -> bool {
     entry == newest || (newest.0 > entry.0 && newest.1 > entry.1)
 }
+
+/// Invariant 13: what counts as merged is merged, so no older entry of a scope waits than `merged_to` says.
+pub(crate) fn merged_or_whole(seq: u64, merged_to: u64, waiting: Option<u64>) -> bool {
+    seq > merged_to || waiting.is_none_or(|waiting| waiting > merged_to)
+}

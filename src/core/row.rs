@@ -53,8 +53,18 @@ impl RowKey {
 
     /// A key read back from the file; `None` when it has no such shape.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let key = Self(Bytes::copy_from_slice(bytes));
-        key.split().map(|_| key.clone())
+        Self::of_bytes(Bytes::copy_from_slice(bytes))
+    }
+
+    /// What sorts directly before every key that begins with `prefix`. Names no row by itself.
+    pub fn before(prefix: &[u8]) -> Self {
+        Self(Bytes::copy_from_slice(prefix))
+    }
+
+    /// As [`RowKey::parse`], without a copy.
+    pub fn of_bytes(bytes: Bytes) -> Option<Self> {
+        let key = Self(bytes);
+        if key.split().is_some() { Some(key) } else { None }
     }
 
     /// The row of another id of the same kind and space.

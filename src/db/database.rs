@@ -1,36 +1,25 @@
-//! The open file: short snapshots to read, one batch at a time to write. Owns transactions; must not know
-//! rules.
+//! The open file and how it is read: what waits in memory first, then a short snapshot. Must not know rules,
+//! or how a commit is made (`commit`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use redb::{Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table as RedbTable};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable};
 
+use super::block::{Block, place, read_entry};
+use super::commit::CommitMode;
 use super::disk::Disk;
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
-use super::stored::{Identity, State, StoredClass, StoredEntry, StoredRow};
-use super::tables::{self, CLASS, INDEX, JOURNAL, JournalKey, META, RESOURCE};
+use super::late::Late;
+use super::stored::{Identity, State, StoredRow};
+use super::tables::{self, INDEX, JOURNAL, JournalKey, META, RESOURCE};
 use crate::core::name::ScopeDigest;
 use crate::core::policy::Windows;
-use crate::core::record::{ClassId, Entry, Position, Record};
+use crate::core::record::{ClassId, Position, Record};
 use crate::core::row::{Row, RowKey};
-
-/// How a commit reaches the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CommitMode {
-    /// Two syncs: data, then the switch to it. A damaged last commit is an error, never a silent step back.
-    /// The default.
-    #[default]
-    TwoPhase,
-    /// One sync: faster. A single damaged bit in the last commit makes the open after a kill step back to the
-    /// commit before it in silence, and an acknowledged command with it. Only for disks whose loss is borne
-    /// elsewhere.
-    OnePhase,
-}
 
 /// The open file.
 #[derive(Debug)]
@@ -40,30 +29,9 @@ pub(crate) struct Db {
     pub(super) identity: Identity,
     pub(super) classes: RwLock<BTreeMap<ClassId, Windows>>,
     pub(super) mode: CommitMode,
+    pub(super) late: RwLock<Late>,
     /// Above this size a commit also saves what makes the open after a kill short.
     pub(super) check_at_open_max: u64,
-}
-
-/// Whether a batch has anything to commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commit {
-    Yes,
-    No,
-}
-
-/// Why a batch was not committed.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// Before the commit began: nothing of it is or will be in the file.
-    Before(Fault),
-    /// In the commit: all of it is in the file, or nothing.
-    Uncertain(Fault),
-}
-
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
-        Self::Before(fault)
-    }
 }
 
 impl Db {
@@ -107,54 +75,90 @@ impl Db {
         })
     }
 
-    /// The newest entry of a scope as it is committed now. Opens the journal only where the index has the
-    /// scope: most callers who ask are the first of theirs.
+    /// The newest entry of a scope as it is committed now. Opens the journal only for a scope that is there:
+    /// most callers who ask are the first of theirs.
     pub fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
+        let late = self.late.read().scope(scope);
         let read = self.database.begin_read()?;
-        let Some(position) = position_in(&read.open_table(INDEX)?, scope)? else { return Ok(None) };
+        let position = match late {
+            Some(position) => position,
+            None => match position_in(&read.open_table(INDEX)?, scope)? {
+                Some(position) => position,
+                None => return Ok(None),
+            },
+        };
         self.newest_at(&read.open_table(JOURNAL)?, position, scope).map(Some)
     }
 
-    /// One row as it is committed now, without opening what a snapshot opens.
+    /// The entry at a position.
+    pub fn entry(&self, position: Position) -> Result<Option<Record>, Fault> {
+        self.record_at(&self.database.begin_read()?.open_table(JOURNAL)?, position)
+    }
+
+    /// One row as it is committed now.
     pub fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
+        if let Some(framed) = self.late.read().row(key).cloned() {
+            return framed.map(|framed| read_row(key.as_bytes(), &framed)).transpose();
+        }
         let resource = self.database.begin_read()?.open_table(RESOURCE)?;
         let stored = resource.get(key.as_bytes())?;
         stored.map(|stored| read_row(key.as_bytes(), stored.value())).transpose()
     }
 
-    /// Runs `work` on one write transaction and commits it durably, if it says so. When `work` fails nothing
-    /// is committed.
-    pub fn batch<R>(
+    /// Up to `limit` rows whose keys begin with `prefix`, after `after`, in key order. Fewer than `limit` say
+    /// nothing of what comes behind the last of them; none says that there is nothing.
+    pub fn rows_after(
         &self,
-        work: impl FnOnce(&mut Batch<'_>) -> Result<(Commit, R), Fault>,
-    ) -> Result<R, Failed> {
-        let mut write = self.database.begin_write().map_err(Fault::from)?;
-        // The only two calls on durability in the program: never less than synced.
-        write.set_durability(Durability::Immediate).map_err(|fault| Fault::Io(fault.to_string()))?;
-        write.set_two_phase_commit(self.mode == CommitMode::TwoPhase);
-        write.set_quick_repair(self.is_large());
-        let (commit, done, classes) = {
-            let mut batch = Batch {
-                db: self,
-                write: &write,
-                journal: write.open_table(JOURNAL).map_err(Fault::from)?,
-                index: write.open_table(INDEX).map_err(Fault::from)?,
-                resource: write.open_table(RESOURCE).map_err(Fault::from)?,
-                classes: Vec::new(),
-            };
-            let (commit, done) = work(&mut batch)?;
-            (commit, done, batch.classes)
-        };
-        if commit == Commit::No {
-            return Ok(done);
+        prefix: &[u8],
+        after: Option<&RowKey>,
+        limit: usize,
+    ) -> Result<Vec<(RowKey, Row)>, Fault> {
+        let mut after = after.cloned();
+        loop {
+            let (page, last) = self.rows_page(prefix, after.as_ref(), limit)?;
+            // A page of removed rows only is not the end.
+            if !page.is_empty() || last.is_none() {
+                return Ok(page);
+            }
+            after = last;
         }
-        // Readers look a class up after its first entry is committed, so they must know it before.
-        self.classes.write().extend(classes);
-        write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
-        Ok(done)
     }
 
-    fn is_large(&self) -> bool {
+    /// One page, and the last key it looked at, if there may be more behind it.
+    fn rows_page(
+        &self,
+        prefix: &[u8],
+        after: Option<&RowKey>,
+        limit: usize,
+    ) -> Result<(Vec<(RowKey, Row)>, Option<RowKey>), Fault> {
+        let first = RowKey::before(prefix);
+        let start = match after {
+            Some(after) if after.as_bytes() >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(&first),
+        };
+        // What waits first, the table after: see `late`.
+        let late = self.late.read().rows_from(prefix, start, limit);
+        let stored = self.snapshot()?.rows_from(prefix, start, limit)?;
+        // Where one of the two was cut short, nothing is known behind its last key.
+        let end = [late.last().map(|(key, _)| key), stored.last().map(|(key, _)| key)];
+        let cut = [late.len() == limit, stored.len() == limit];
+        let known = end.into_iter().zip(cut).filter_map(|(key, cut)| key.filter(|_| cut)).min().cloned();
+        let mut rows: BTreeMap<RowKey, Option<Row>> =
+            stored.into_iter().map(|(key, row)| (key, Some(row))).collect();
+        for (key, framed) in late {
+            let row = framed.map(|framed| read_row(key.as_bytes(), &framed)).transpose()?;
+            rows.insert(key, row);
+        }
+        let within = rows.into_iter().filter(|(key, _)| known.as_ref().is_none_or(|known| key <= known));
+        Ok((within.filter_map(|(key, row)| Some((key, row?))).collect(), known))
+    }
+
+    /// About the memory that what is not merged takes, in bytes.
+    pub fn late_bytes(&self) -> usize {
+        self.late.read().bytes()
+    }
+
+    pub(super) fn is_large(&self) -> bool {
         self.disk.file_bytes().is_ok_and(|bytes| bytes > self.check_at_open_max)
     }
 
@@ -167,37 +171,30 @@ impl Db {
         Ok(self.database.close()?)
     }
 
-    fn record_at<T>(&self, journal: &T, position: Position) -> Result<Option<Record>, Fault>
+    pub(super) fn record_at<J>(&self, journal: &J, position: Position) -> Result<Option<Record>, Fault>
     where
-        T: ReadableTable<&'static JournalKey, &'static [u8]>,
+        J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
-        match journal.get(&tables::position_key(position))? {
-            Some(stored) => self.record_of(position, stored.value()).map(Some),
-            None => Ok(None),
-        }
+        let first = tables::position_key(Position { seq: 0, ..position });
+        let Some(item) = journal.range::<&JournalKey>(&first..=&tables::position_key(position))?.next_back() else {
+            return Ok(None);
+        };
+        let (key, value) = item?;
+        let block = Block::read(*key.value(), value.value())?;
+        let Some(found) = block.entry(position.seq)? else { return Ok(None) };
+        self.record_of(position, found.framed).map(Some)
     }
 
     fn record_of(&self, position: Position, framed: &[u8]) -> Result<Record, Fault> {
-        let entry = read_entry(&tables::position_key(position), framed)?;
+        let entry = read_entry(position, framed)?;
         let windows = self.classes.read().get(&position.class).copied();
         let windows = windows.ok_or_else(|| Fault::damaged(&place(position), "its class is unknown"))?;
         Ok(Record { position, windows, entry })
     }
 
-    fn newest<I, J>(&self, index: &I, journal: &J, scope: ScopeDigest) -> Result<Option<Record>, Fault>
-    where
-        I: ReadableTable<&'static [u8; 16], &'static JournalKey>,
-        J: ReadableTable<&'static JournalKey, &'static [u8]>,
-    {
-        match position_in(index, scope)? {
-            Some(position) => self.newest_at(journal, position, scope).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// The entry that the index names for a scope. An index row that leads anywhere else is damage, never
     /// "absent".
-    fn newest_at<J>(&self, journal: &J, position: Position, scope: ScopeDigest) -> Result<Record, Fault>
+    pub(super) fn newest_at<J>(&self, journal: &J, position: Position, scope: ScopeDigest) -> Result<Record, Fault>
     where
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
@@ -212,7 +209,7 @@ impl Db {
 }
 
 /// Where the newest entry of a scope stands.
-fn position_in<I>(index: &I, scope: ScopeDigest) -> Result<Option<Position>, Fault>
+pub(super) fn position_in<I>(index: &I, scope: ScopeDigest) -> Result<Option<Position>, Fault>
 where
     I: ReadableTable<&'static [u8; 16], &'static JournalKey>,
 {
@@ -227,31 +224,11 @@ pub(crate) fn pack(position: Position, framed: &[u8]) -> Vec<u8> {
     [tables::position_key(position).as_slice(), framed].concat()
 }
 
-pub(super) fn place(position: Position) -> String {
-    format!("journal entry {} of class {}", position.seq, position.class.0)
-}
-
-pub(super) fn read_entry(key: &JournalKey, framed: &[u8]) -> Result<Entry, Fault> {
-    envelope::open::<StoredEntry>(Table::Journal, key, Kind::Entry, framed)
-        .and_then(Entry::try_from)
-        .map_err(|fault| fault.at(&place(tables::position_of(key))))
-}
-
 pub(super) fn read_row(key: &[u8], framed: &[u8]) -> Result<Row, Fault> {
     envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed).map(Row::from).map_err(|fault| {
         let place = RowKey::parse(key).map(|key| format!("row {}", key.reference()));
         fault.at(place.as_deref().unwrap_or("a row of table resource"))
     })
-}
-
-/// What both a snapshot and a batch can read.
-pub(crate) trait Rows {
-    /// The newest entry of a scope.
-    fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault>;
-    /// The entry at a position.
-    fn entry(&self, position: Position) -> Result<Option<Record>, Fault>;
-    /// One row.
-    fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault>;
 }
 
 /// A consistent view of what was committed when it was made.
@@ -263,35 +240,17 @@ pub(crate) struct Snapshot<'d> {
     pub(super) read: redb::ReadTransaction,
 }
 
-impl Rows for Snapshot<'_> {
-    fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
-        self.db.newest(&self.index, &self.journal, scope)
-    }
-
-    fn entry(&self, position: Position) -> Result<Option<Record>, Fault> {
-        self.db.record_at(&self.journal, position)
-    }
-
-    fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
-        let stored = self.resource.get(key.as_bytes())?;
-        stored.map(|stored| read_row(key.as_bytes(), stored.value())).transpose()
-    }
-}
-
 impl Snapshot<'_> {
-    /// Up to `limit` rows whose keys begin with `prefix`, after `after`, in key order.
-    pub fn rows_after(
+    /// Up to `limit` merged rows whose keys begin with `prefix`, from `start` on, in key order.
+    fn rows_from(
         &self,
         prefix: &[u8],
-        after: Option<&[u8]>,
+        start: Bound<&RowKey>,
         limit: usize,
     ) -> Result<Vec<(RowKey, Row)>, Fault> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
+        let start = start.map(RowKey::as_bytes);
         let mut page = Vec::new();
-        let mut last = after.map(<[u8]>::to_vec);
+        let mut last: Option<Vec<u8>> = None;
         for item in self.resource.range::<&[u8]>((start, Bound::Unbounded))? {
             let (key, stored) = item?;
             let key = key.value();
@@ -310,7 +269,12 @@ impl Snapshot<'_> {
 
     /// What the newest commit said of itself.
     pub fn state(&self) -> Result<State, Fault> {
-        read_meta(&self.read.open_table(META)?, tables::STATE, Kind::State)
+        newest_state(&self.read.open_table(META)?, &self.journal, self.db.class_ids().into_iter())
+    }
+
+    /// What this view has in the journal and not in its tables yet.
+    pub(super) fn late(&self, state: &State) -> Result<Late, Fault> {
+        Late::read(&self.journal, self.db.class_ids().into_iter(), state, usize::MAX)
     }
 }
 
@@ -323,6 +287,37 @@ pub(super) fn ascending(table: &str, last: Option<&[u8]>, key: &[u8]) -> Result<
     Err(Fault::damaged(&format!("table {table}"), "its keys are out of order"))
 }
 
+/// What the newest commit said of itself: in the last block of the journal, unless the row `state` of `meta`
+/// was written after it.
+pub(super) fn newest_state<M, J>(
+    meta: &M,
+    journal: &J,
+    classes: impl Iterator<Item = ClassId>,
+) -> Result<State, Fault>
+where
+    M: ReadableTable<&'static str, &'static [u8]>,
+    J: ReadableTable<&'static JournalKey, &'static [u8]>,
+{
+    let written: State = read_meta(meta, tables::STATE, Kind::State)?;
+    let mut newest: Option<(u64, JournalKey)> = None;
+    for class in classes {
+        let first = tables::position_key(Position { class, seq: 0 });
+        let last = tables::position_key(Position { class, seq: u64::MAX });
+        let Some(item) = journal.range::<&JournalKey>(&first..=&last)?.next_back() else { continue };
+        let (key, value) = item?;
+        let block = Block::read(*key.value(), value.value())?;
+        if newest.is_none_or(|(seq, _)| seq < block.last_seq()) {
+            newest = Some((block.last_seq(), *key.value()));
+        }
+    }
+    let Some((seq, key)) = newest.filter(|(seq, _)| *seq > written.last_seq) else { return Ok(written) };
+    let value = journal.get(&key)?.ok_or_else(|| Fault::damaged("table journal", "its last block is gone"))?;
+    let state = Block::read(key, value.value())?.tail()?.state;
+    state.filter(|state| state.last_seq == seq).ok_or_else(|| {
+        Fault::damaged("table journal", "its last block does not say how its commit left the store")
+    })
+}
+
 pub(super) fn read_meta<T, V>(meta: &T, name: &'static str, kind: Kind) -> Result<V, Fault>
 where
     T: ReadableTable<&'static str, &'static [u8]>,
@@ -333,73 +328,8 @@ where
     envelope::open(Table::Meta, name.as_bytes(), kind, stored.value()).map_err(|fault| fault.at(&place))
 }
 
-/// One write transaction with its tables open.
-pub(crate) struct Batch<'t> {
-    db: &'t Db,
-    write: &'t redb::WriteTransaction,
-    journal: RedbTable<'t, &'static JournalKey, &'static [u8]>,
-    index: RedbTable<'t, &'static [u8; 16], &'static JournalKey>,
-    resource: RedbTable<'t, &'static [u8], &'static [u8]>,
-    classes: Vec<(ClassId, Windows)>,
-}
-
-impl Rows for Batch<'_> {
-    fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
-        self.db.newest(&self.index, &self.journal, scope)
-    }
-
-    fn entry(&self, position: Position) -> Result<Option<Record>, Fault> {
-        self.db.record_at(&self.journal, position)
-    }
-
-    fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
-        let stored = self.resource.get(key.as_bytes())?;
-        stored.map(|stored| read_row(key.as_bytes(), stored.value())).transpose()
-    }
-}
-
-impl Batch<'_> {
-    /// Appends an entry; returns its bytes as they stand in the file.
-    pub fn put_entry(&mut self, position: Position, entry: &Entry) -> Result<Vec<u8>, Fault> {
-        let key = tables::position_key(position);
-        let framed = envelope::seal(Table::Journal, &key, Kind::Entry, &StoredEntry::from(entry))
-            .map_err(Fault::Refused)?;
-        self.journal.insert(&key, framed.as_slice())?;
-        Ok(framed)
-    }
-
-    /// Makes `position` the newest entry of a scope; true if it is the scope's first.
-    pub fn put_index(&mut self, scope: ScopeDigest, position: Position) -> Result<bool, Fault> {
-        Ok(self.index.insert(&scope.0, &tables::position_key(position))?.is_none())
-    }
-
-    /// Writes a row, or removes it; returns by how much the number of rows grew.
-    pub fn put_row(&mut self, key: &RowKey, row: Option<&Row>) -> Result<i64, Fault> {
-        let Some(row) = row else {
-            return Ok(-i64::from(self.resource.remove(key.as_bytes())?.is_some()));
-        };
-        let framed = envelope::seal(Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(row))
-            .map_err(Fault::Refused)?;
-        Ok(i64::from(self.resource.insert(key.as_bytes(), framed.as_slice())?.is_none()))
-    }
-
-    /// Numbers a class.
-    pub fn add_class(&mut self, class: ClassId, windows: Windows) -> Result<(), Fault> {
-        let key = class.0.to_be_bytes();
-        let framed = envelope::seal(Table::Class, &key, Kind::Class, &StoredClass { windows })
-            .map_err(Fault::Refused)?;
-        self.write.open_table(CLASS)?.insert(&key, framed.as_slice())?;
-        self.classes.push((class, windows));
-        Ok(())
-    }
-
-    pub fn put_state(&mut self, state: &State) -> Result<(), Fault> {
-        put_meta(&mut self.write.open_table(META)?, tables::STATE, Kind::State, state)
-    }
-}
-
 pub(super) fn put_meta<V: serde::Serialize>(
-    meta: &mut RedbTable<'_, &'static str, &'static [u8]>,
+    meta: &mut redb::Table<'_, &'static str, &'static [u8]>,
     name: &'static str,
     kind: Kind,
     value: &V,

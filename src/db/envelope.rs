@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Class = 3,
     Entry = 4,
     Row = 5,
+    Directory = 6,
+    Tail = 7,
 }
 
 /// What most rows have room in, in bytes.
@@ -110,6 +112,17 @@ pub(crate) fn body<'b>(
         return Err("its length is wrong".into());
     }
     Ok(body)
+}
+
+/// The frame that `bytes` begin with, and what stands behind it. Nothing is said of its content.
+pub(crate) fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Unreadable> {
+    let too_few = || Unreadable::from(format!("{} bytes are too few for a row", bytes.len()));
+    let (_, len) = bytes
+        .get(..HEAD_BYTES)
+        .and_then(<[u8]>::split_last_chunk::<{ size_of::<u32>() }>)
+        .ok_or_else(too_few)?;
+    let framed = (u32::from_be_bytes(*len) as usize).saturating_add(HEAD_BYTES + CRC_BYTES);
+    bytes.split_at_checked(framed).ok_or_else(too_few)
 }
 
 fn crc(table: Table, key: &[u8], covered: &[u8]) -> u32 {

@@ -1,7 +1,9 @@
 //! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules,
 //! clocks or threads.
 
+mod block;
 pub(crate) mod codec;
+pub(crate) mod commit;
 pub(crate) mod database;
 pub(crate) mod disk;
 mod dry_run;
@@ -10,6 +12,7 @@ pub(crate) mod fault;
 pub(crate) mod file_disk;
 #[cfg(test)]
 mod golden_tests;
+mod late;
 pub(crate) mod open;
 #[cfg(feature = "testing")]
 pub(crate) mod sim_disk;

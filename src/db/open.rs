@@ -7,12 +7,15 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableHandle};
 
-use super::database::{CommitMode, Db, place, put_meta, read_meta};
+use super::block::{Block, place};
+use super::commit::CommitMode;
+use super::database::{Db, newest_state, put_meta, read_meta};
 use super::disk::{Disk, Found, Published};
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
+use super::late::Late;
 use super::stored::{Identity, State, StoredClass};
-use super::tables::{self, CLASS, INDEX, JOURNAL, META, RESOURCE};
+use super::tables::{self, CLASS, INDEX, JOURNAL, JournalKey, META, RESOURCE};
 use crate::core::name::ScopeMode;
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Position};
@@ -40,6 +43,8 @@ pub(crate) struct How {
     pub mode: CommitMode,
     /// Up to this size every open checks the whole file.
     pub check_at_open_max: u64,
+    /// Memory for what is not merged yet.
+    pub late_bytes: usize,
     /// Check the whole file whatever its size.
     pub strict: bool,
     /// A handle of this process has failed on the file: what is cached may never have reached the disk.
@@ -123,12 +128,16 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     }
     let database = disk.open(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
     let (identity, state, classes) = read(&database, how.scope_mode)?;
+    let journal = database.begin_read()?.open_table(JOURNAL)?;
+    let late = Late::read(&journal, classes.keys().copied(), &state, how.late_bytes)?;
+    drop(journal);
     let db = Db {
         database,
         disk: Arc::clone(disk),
         identity,
         classes: RwLock::new(classes),
         mode: how.mode,
+        late: RwLock::new(late),
         check_at_open_max: how.check_at_open_max,
     };
     Ok(Opened { db, state, checked })
@@ -208,7 +217,6 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
     if identity.scope_mode != scope_mode {
         return Err(Unopened::ScopeMode { stored: identity.scope_mode });
     }
-    let state: State = read_meta(&meta, tables::STATE, Kind::State)?;
     let mut classes = BTreeMap::new();
     for item in read.open_table(CLASS)?.iter()? {
         let (key, stored) = item?;
@@ -217,29 +225,47 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
             .map_err(|fault| fault.at(&format!("class {class}")))?;
         classes.insert(ClassId(class), stored.windows);
     }
-    let entries = sound(&state, &classes)?;
     let journal = read.open_table(JOURNAL)?;
+    let state = newest_state(&meta, &journal, classes.keys().copied())?;
+    sound(&state, &classes)?;
     for head in &state.heads {
         let newest = Position { class: ClassId(head.class), seq: head.seq };
-        if journal.get(&tables::position_key(newest))?.is_none() {
+        if !has_entry(&journal, newest)? {
             return Err(Fault::damaged(&place(newest), "the chain ends there, the journal lacks it").into());
         }
     }
-    counts("journal", journal.len()?, entries)?;
-    counts("index", read.open_table(INDEX)?.len()?, state.records)?;
-    counts("resource", read.open_table(RESOURCE)?.len()?, state.rows)?;
+    counts("journal", journal.len()?, state.blocks)?;
+    counts("index", read.open_table(INDEX)?.len()?, state.indexed)?;
+    counts("resource", read.open_table(RESOURCE)?.len()?, state.settled)?;
     Ok((identity, state, classes))
 }
 
-/// Numbers that the program goes on to count from are such as it writes, whatever the checksums say. Gives
-/// the number of entries.
-fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<u64, Fault> {
+fn has_entry<J>(journal: &J, position: Position) -> Result<bool, Fault>
+where
+    J: ReadableTable<&'static JournalKey, &'static [u8]>,
+{
+    let first = tables::position_key(Position { seq: 0, ..position });
+    match journal.range::<&JournalKey>(&first..=&tables::position_key(position))?.next_back() {
+        None => Ok(false),
+        Some(item) => {
+            let (key, value) = item?;
+            Ok(Block::read(*key.value(), value.value())?.entry(position.seq)?.is_some())
+        }
+    }
+}
+
+/// Numbers that the program goes on to count from are such as it writes, whatever the checksums say.
+fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Fault> {
     let of_state = |what: &str| Err(Fault::damaged("row `state` of table meta", what));
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
         return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
     }
-    if [state.epoch, state.last_seq, state.records, state.rows, state.executed].iter().any(|&n| n > SEQ_MAX) {
+    let State { epoch, last_seq, records, rows, executed, blocks, indexed, settled, .. } = *state;
+    if [epoch, last_seq, records, rows, executed, blocks, indexed, settled].iter().any(|&n| n > SEQ_MAX) {
         return of_state("a count is larger than any store's");
+    }
+    if state.merged_to > state.last_seq {
+        return of_state("more was merged than was written");
     }
     if !state.heads.is_sorted_by(|one, next| one.class < next.class) {
         return of_state("its heads are out of order");
@@ -258,7 +284,7 @@ fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<u64, Fau
             _ => return of_state("its heads have more entries than there are numbers"),
         };
     }
-    Ok(entries)
+    Ok(())
 }
 
 fn counts(table: &str, found: u64, expected: u64) -> Result<(), Fault> {

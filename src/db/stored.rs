@@ -37,12 +37,20 @@ pub(crate) struct State {
     pub last_seq: u64,
     /// When a clock that had jumped last settled by itself.
     pub clock_settled: Option<Timestamp>,
-    /// Rows of `index`.
+    /// Every entry up to this number is in `index`, and what it wrote in `resource`, or something newer is.
+    pub merged_to: u64,
+    /// Scopes that have an outcome.
     pub records: u64,
-    /// Rows of `resource`.
+    /// Resources and uniquenesses, what is left of removed ones included.
     pub rows: u64,
     /// Commands that were ever executed.
     pub executed: u64,
+    /// Rows of `journal`.
+    pub blocks: u64,
+    /// Rows of `index`: what has not been merged is missing.
+    pub indexed: u64,
+    /// Rows of `resource`: what has not been merged is missing, or still there.
+    pub settled: u64,
     /// One for each class that has an entry, ascending.
     pub heads: Vec<Head>,
 }
@@ -71,6 +79,50 @@ impl State {
             Err(at) => self.heads.insert(at, head),
         }
     }
+}
+
+/// What a block begins with: the entries in it, in the order of their numbers.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    pub entries: Vec<Listed>,
+}
+
+/// One entry of a block.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    /// How far its number is above the one in the block's key.
+    pub above: u64,
+    /// The bytes of its frame.
+    pub len: u32,
+    /// The scope that it is the outcome of; none for a command without a key.
+    pub scope: Option<[u8; 16]>,
+}
+
+/// What a block ends with.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tail {
+    /// Rows as the entries of this block leave them. Of one commit, each row stands in one block only.
+    pub rows: Vec<LateRow>,
+    /// What the commit said of itself; in its last block.
+    pub state: Option<State>,
+}
+
+/// One row as a commit leaves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LateRow {
+    pub key: Bytes,
+    pub image: Image,
+}
+
+/// Where a row is to be found after a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Image {
+    /// Here: the frame that `resource` will have.
+    Here(Bytes),
+    /// It was removed.
+    Removed,
+    /// In `resource` already: it is large.
+    Settled,
 }
 
 #[derive(Serialize, Deserialize)]

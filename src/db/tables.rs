@@ -10,11 +10,11 @@ pub(super) type JournalKey = [u8; 10];
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 /// `class`: class number, big-endian -> its windows.
 pub(super) const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
-/// `journal`: class, then sequence number, big-endian -> one entry.
+/// `journal`: class, then sequence number of the first entry, big-endian -> a block of entries.
 pub(super) const JOURNAL: TableDefinition<&JournalKey, &[u8]> = TableDefinition::new("journal");
-/// `index`: digest of a scope -> position of its newest entry.
+/// `index`: digest of a scope -> position of its newest entry, once that is merged.
 pub(super) const INDEX: TableDefinition<&[u8; 16], &JournalKey> = TableDefinition::new("index");
-/// `resource`: key of a row -> the row.
+/// `resource`: key of a row -> the row, once that is merged.
 pub(super) const RESOURCE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("resource");
 
 /// The rows of `meta`.

@@ -5,14 +5,16 @@ use std::ops::Bound;
 
 use redb::{ReadableTable, ReadableTableMetadata};
 
-use super::database::{Rows, Snapshot, ascending, place, read_entry, read_row};
+use super::block::{Block, Found, place};
+use super::database::{Db, Snapshot, ascending, position_in, read_row};
 use super::fault::Fault;
+use super::late::Late;
 use super::stored::State;
-use super::tables::{self, JournalKey};
+use super::tables::{JournalKey, position_of};
 use crate::core::audit::{self, Link};
 use crate::core::effect::Verb;
 use crate::core::name::ScopeDigest;
-use crate::core::record::{ClassId, Entry, Position, Transition};
+use crate::core::record::{ClassId, Entry, Position, Record, Transition};
 use crate::core::row::{Content, Row, RowKey};
 use crate::core::{invariants, time::Timestamp};
 
@@ -83,6 +85,8 @@ const ABSENT_ROWS_MAX: usize = 65_536;
 
 /// Rows that are read in one slice.
 const SLICE_ROWS: usize = 512;
+/// Blocks of the journal that are read in one slice.
+const SLICE_BLOCKS: usize = 8;
 
 /// A walk through the whole file in slices, each on a snapshot of its own or all on one. What is appended
 /// while it walks is not looked at.
@@ -91,6 +95,8 @@ pub(crate) struct Walk {
     start: State,
     next: Stage,
     followers: BTreeMap<ClassId, Follower>,
+    /// Blocks of the journal that were read.
+    blocks: u64,
     report: VerifyReport,
 }
 
@@ -99,7 +105,37 @@ enum Stage {
     Journal(Option<JournalKey>),
     Index(Option<[u8; 16]>),
     Resource(Option<Vec<u8>>),
+    /// What is not in its table yet.
+    Late,
     Over,
+}
+
+/// What a slice is checked on: what waits, and then the tables.
+struct Seen<'s> {
+    snapshot: &'s Snapshot<'s>,
+    late: &'s Late,
+}
+
+impl Seen<'_> {
+    /// Where the newest entry of a scope stands.
+    fn newest(&self, scope: ScopeDigest) -> Result<Option<Position>, Fault> {
+        match self.late.scope(scope) {
+            Some(position) => Ok(Some(position)),
+            None => position_in(&self.snapshot.index, scope),
+        }
+    }
+
+    fn entry(&self, position: Position) -> Result<Option<Record>, Fault> {
+        self.snapshot.db.record_at(&self.snapshot.journal, position)
+    }
+
+    /// Whether a row is there, read or not.
+    fn has_row(&self, key: &RowKey) -> Result<bool, Fault> {
+        match self.late.row(key) {
+            Some(framed) => Ok(framed.is_some()),
+            None => Ok(self.snapshot.resource.get(key.as_bytes())?.is_some()),
+        }
+    }
 }
 
 /// Checks a snapshot. An error means that the file could not be read on; what does not agree is in the
@@ -109,31 +145,46 @@ pub(crate) fn verify(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<VerifyReport, Fault> {
     let mut walk = Walk::new(snapshot)?;
-    let entries = snapshot.journal.len()?;
-    let total = entries + snapshot.index.len()? + snapshot.resource.len()?;
-    while walk.slice(snapshot)? {
+    let late = snapshot.late(&walk.start)?;
+    let seen = Seen { snapshot, late: &late };
+    let total = walk.start.executed + walk.start.records + walk.start.rows;
+    while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, mut report, .. } = walk;
-    missing_rows(snapshot, &mut report)?;
-    for (table, found, expected) in [
-        ("journal", entries, start.heads.iter().map(|head| head.entries).sum()),
-        ("index", report.records, start.records),
-        ("resource", report.rows, start.rows),
-    ] {
+    let Walk { start, blocks, mut report, .. } = walk;
+    missing_rows(&seen, &mut report)?;
+    let tables = [
+        ("journal", snapshot.journal.len()?, start.blocks),
+        ("index", snapshot.index.len()?, start.indexed),
+        ("resource", snapshot.resource.len()?, start.settled),
+        ("blocks read of journal", blocks, start.blocks),
+        ("entries of journal", report.entries, start.heads.iter().map(|head| head.entries).sum()),
+        ("scopes", report.records, start.records),
+        ("resources and uniquenesses", report.rows, start.rows),
+    ];
+    for (what, found, expected) in tables {
         if found != expected {
-            report.fault(table, &format!("it has {found} rows, not {expected}"));
+            report.fault(what, &format!("there are {found}, not {expected}"));
         }
     }
     Ok(report)
 }
 
 impl Walk {
-    pub fn new(snapshot: &Snapshot<'_>) -> Result<Self, Fault> {
+    /// A walk over what is committed now; none at the moment in which a commit is in the file and its caller
+    /// does not know yet.
+    pub fn beside_the_writer(db: &Db) -> Result<Option<Self>, Fault> {
+        let late = db.late.read();
+        let walk = Self::new(&db.snapshot()?)?;
+        Ok((walk.start.last_seq == late.last_seq()).then_some(walk))
+    }
+
+    fn new(snapshot: &Snapshot<'_>) -> Result<Self, Fault> {
         Ok(Self {
             start: snapshot.state()?,
             next: Stage::Journal(None),
             followers: BTreeMap::new(),
+            blocks: 0,
             report: VerifyReport::default(),
         })
     }
@@ -148,63 +199,92 @@ impl Walk {
         self.report.faults.first().map(String::as_str)
     }
 
-    /// Checks the next rows; false when there are none left.
-    pub fn slice(&mut self, snapshot: &Snapshot<'_>) -> Result<bool, Fault> {
+    /// Checks the next rows of what is committed now; false when there are none left. What waits to be merged
+    /// is not looked at: this process wrote it, or read it when it opened the file.
+    pub fn slice(&mut self, db: &Db) -> Result<bool, Fault> {
+        // What waits first, the tables after. A writer that is about to take what it has merged out of the
+        // map waits for us.
+        let late = db.late.read();
+        let snapshot = db.snapshot()?;
+        let more = self.step(&Seen { snapshot: &snapshot, late: &late })?;
+        Ok(more && !matches!(self.next, Stage::Late))
+    }
+
+    fn step(&mut self, seen: &Seen<'_>) -> Result<bool, Fault> {
         self.next = match std::mem::replace(&mut self.next, Stage::Over) {
             Stage::Journal(after) => {
-                let last = self.journal(snapshot, after)?;
+                let last = self.journal(seen, after)?;
                 if last.is_none() {
                     self.ends();
                 }
                 last.map_or(Stage::Index(None), |last| Stage::Journal(Some(last)))
             }
-            Stage::Index(after) => match self.index(snapshot, after)? {
+            Stage::Index(after) => match self.index(seen, after)? {
                 Some(last) => Stage::Index(Some(last)),
                 None => Stage::Resource(None),
             },
-            Stage::Resource(after) => match self.resources(snapshot, after.as_deref())? {
+            Stage::Resource(after) => match self.resources(seen, after.as_deref())? {
                 Some(last) => Stage::Resource(Some(last)),
-                None => Stage::Over,
+                None => Stage::Late,
             },
+            Stage::Late => {
+                self.late(seen)?;
+                Stage::Over
+            }
             Stage::Over => Stage::Over,
         };
         Ok(!matches!(self.next, Stage::Over))
     }
 
     /// Chains, order, time, and that the index leads to each scope's newest entry.
-    fn journal(
-        &mut self,
-        snapshot: &Snapshot<'_>,
-        after: Option<JournalKey>,
-    ) -> Result<Option<JournalKey>, Fault> {
+    fn journal(&mut self, seen: &Seen<'_>, after: Option<JournalKey>) -> Result<Option<JournalKey>, Fault> {
         let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
-        for item in snapshot.journal.range::<&JournalKey>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
-            let (key, stored) = item?;
+        let journal = &seen.snapshot.journal;
+        for item in journal.range::<&JournalKey>((start, Bound::Unbounded))?.take(SLICE_BLOCKS) {
+            let (key, value) = item?;
             let key = *key.value();
             if self.report.is_turned("journal", last.or(after).as_ref().map(<[u8; 10]>::as_slice), &key) {
                 return Ok(None);
             }
             last = Some(key);
-            let position = tables::position_of(&key);
-            if position.seq > self.start.last_seq {
-                continue;
-            }
-            self.report.entries += 1;
-            let follower = self.followers.entry(position.class).or_insert_with(|| Follower {
-                link: audit::genesis(&snapshot.db.identity.store_id, position.class),
-                seq: 0,
-                entries: 0,
-                at: Timestamp(0),
-            });
-            let Some(entry) = self.report.readable("journal", read_entry(&key, stored.value()))? else {
+            let Some(block) = self.report.readable("journal", Block::read(key, value.value()))? else {
                 continue;
             };
-            let scope = ScopeDigest::of(&entry.scope, snapshot.db.identity.scope_mode);
-            follower.follow(position, scope, &entry, &mut self.report);
-            check_indexed(snapshot, position, scope, &entry, &mut self.report)?;
+            if block.last_seq() > self.start.last_seq {
+                continue;
+            }
+            self.blocks += 1;
+            self.report.readable("journal", block.tail())?;
+            for found in block.entries() {
+                if let Some(found) = self.report.readable("journal", found)? {
+                    self.entry(seen, &found)?;
+                }
+            }
         }
         Ok(last)
+    }
+
+    fn entry(&mut self, seen: &Seen<'_>, found: &Found<'_>) -> Result<(), Fault> {
+        self.report.entries += 1;
+        let identity = &seen.snapshot.db.identity;
+        let position = found.position;
+        let follower = self.followers.entry(position.class).or_insert_with(|| Follower {
+            link: audit::genesis(&identity.store_id, position.class),
+            seq: 0,
+            entries: 0,
+            at: Timestamp(0),
+        });
+        let Some(entry) = self.report.readable("journal", found.entry())? else {
+            return Ok(());
+        };
+        let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
+        let listed = (entry.transition != Transition::Unprotected).then_some(scope);
+        if found.scope != listed {
+            self.report.fault(&place(position), "its block lists it under another scope");
+        }
+        follower.follow(position, scope, &entry, &mut self.report);
+        check_indexed(seen, position, scope, &entry, self.start.merged_to, &mut self.report)
     }
 
     /// Each chain ends where the commit said at the start.
@@ -225,44 +305,77 @@ impl Walk {
     }
 
     /// Each row of the index leads to an entry of its own scope.
-    fn index(&mut self, snapshot: &Snapshot<'_>, after: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, Fault> {
+    fn index(&mut self, seen: &Seen<'_>, after: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, Fault> {
         let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
-        for item in snapshot.index.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
-            let scope = *item?.0.value();
+        for item in seen.snapshot.index.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
+            let (scope, position) = item?;
+            let scope = *scope.value();
             if self.report.is_turned("index", last.or(after).as_ref().map(<[u8; 16]>::as_slice), &scope) {
                 return Ok(None);
             }
             last = Some(scope);
             self.report.records += 1;
-            self.report.readable("index", snapshot.record(ScopeDigest(scope)))?;
+            self.leads(seen, ScopeDigest(scope), position_of(position.value()))?;
         }
         Ok(last)
     }
 
+    fn leads(&mut self, seen: &Seen<'_>, scope: ScopeDigest, position: Position) -> Result<(), Fault> {
+        let snapshot = seen.snapshot;
+        let led = snapshot.db.newest_at(&snapshot.journal, position, scope);
+        self.report.readable("index", led).map(drop)
+    }
+
     /// Each row was written by the entry it names, and holds what that entry says.
-    fn resources(&mut self, snapshot: &Snapshot<'_>, after: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault> {
+    fn resources(&mut self, seen: &Seen<'_>, after: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
-        for item in snapshot.resource.range::<&[u8]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
+        for item in seen.snapshot.resource.range::<&[u8]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
             let (key, stored) = item?;
             if self.report.is_turned("resource", last.as_deref().or(after), key.value()) {
                 return Ok(None);
             }
             last = Some(key.value().to_vec());
-            self.report.rows += 1;
-            let Some(row) = self.report.readable("resource", read_row(key.value(), stored.value()))? else {
-                continue;
-            };
+            let read = self.report.readable("resource", read_row(key.value(), stored.value()))?;
             let Some(key) = RowKey::parse(key.value()) else {
+                self.report.rows += 1;
                 self.report.fault("resource", "a key names no row");
                 continue;
             };
-            if let Some(what) = disagreement(snapshot, &key, &row)? {
-                self.report.fault(&format!("row {}", key.reference()), &what);
+            // What waits to take its place is checked in its turn.
+            if seen.late.row(&key).is_none() {
+                self.report.rows += 1;
+                if let Some(row) = read {
+                    self.agrees(seen, &key, &row)?;
+                }
             }
         }
         Ok(last)
+    }
+
+    /// What waits is as sound as what is merged.
+    fn late(&mut self, seen: &Seen<'_>) -> Result<(), Fault> {
+        for (scope, position) in seen.late.scopes() {
+            self.report.records += u64::from(position_in(&seen.snapshot.index, scope)?.is_none());
+            self.leads(seen, scope, position)?;
+        }
+        for (key, framed) in seen.late.rows() {
+            let Some(framed) = framed else { continue };
+            self.report.rows += 1;
+            let read = read_row(key.as_bytes(), framed);
+            if let Some(row) = self.report.readable("rows that wait", read)? {
+                self.agrees(seen, key, &row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn agrees(&mut self, seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<(), Fault> {
+        if let Some(what) = disagreement(seen, key, row)? {
+            self.report.fault(&format!("row {}", key.reference()), &what);
+        }
+        Ok(())
     }
 }
 
@@ -283,23 +396,27 @@ impl Follower {
 }
 
 fn check_indexed(
-    snapshot: &Snapshot<'_>,
+    seen: &Seen<'_>,
     position: Position,
     scope: ScopeDigest,
     entry: &Entry,
+    merged_to: u64,
     report: &mut VerifyReport,
 ) -> Result<(), Fault> {
     if entry.transition == Transition::Unprotected {
         return Ok(());
     }
-    let Some(newest) = snapshot.index.get(&scope.0)?.map(|row| tables::position_of(row.value())) else {
+    let Some(newest) = seen.newest(scope)? else {
         report.fault(&place(position), "the index does not know its scope");
         return Ok(());
     };
+    if !invariants::merged_or_whole(position.seq, merged_to, seen.late.scope(scope).map(|newest| newest.seq)) {
+        report.fault(&place(position), "it counts as merged, and it is not");
+    }
     if newest == position {
         return Ok(());
     }
-    let newest = match snapshot.entry(newest) {
+    let newest = match seen.entry(newest) {
         Ok(Some(newest)) => newest,
         // The index's own check tells it.
         Ok(None) | Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()),
@@ -318,13 +435,13 @@ fn check_indexed(
 }
 
 /// What the entry that a row names as its writer says against it.
-fn disagreement(snapshot: &Snapshot<'_>, key: &RowKey, row: &Row) -> Result<Option<String>, Fault> {
+fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<String>, Fault> {
     if key.is_unique() != matches!(row.content, Content::Held(_)) {
         return Ok(Some("a uniqueness and a value stand in each other's place".to_owned()));
     }
-    for class in snapshot.db.class_ids() {
+    for class in seen.snapshot.db.class_ids() {
         let position = Position { class, seq: row.version };
-        let record = match snapshot.entry(position) {
+        let record = match seen.entry(position) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
             Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(None), // The journal's own check tells it.
@@ -342,23 +459,25 @@ fn disagreement(snapshot: &Snapshot<'_>, key: &RowKey, row: &Row) -> Result<Opti
 
 /// Each row that an entry wrote and none removed later is there. On one snapshot only: beside a writer a row
 /// may go between two looks.
-fn missing_rows(snapshot: &Snapshot<'_>, report: &mut VerifyReport) -> Result<(), Fault> {
+fn missing_rows(seen: &Seen<'_>, report: &mut VerifyReport) -> Result<(), Fault> {
     // Of each absent row, the last entry that wrote it and whether that was its removal.
     let mut absent: BTreeMap<RowKey, (u64, Verb)> = BTreeMap::new();
-    for item in snapshot.journal.iter()? {
-        let (key, stored) = item?;
-        let Ok(entry) = read_entry(key.value(), stored.value()) else {
+    for item in seen.snapshot.journal.iter()? {
+        let (key, value) = item?;
+        let Ok(block) = Block::read(*key.value(), value.value()) else {
             continue; // The journal's own check tells it.
         };
-        let seq = tables::position_of(key.value()).seq;
-        for note in entry.notes.iter().filter(|note| note.verb != Verb::Keep) {
-            if let Some(last) = absent.get_mut(&note.key) {
-                if last.0 <= seq {
-                    *last = (seq, note.verb);
+        for found in block.entries().flatten() {
+            let Ok(entry) = found.entry() else { continue };
+            for note in entry.notes.iter().filter(|note| note.verb != Verb::Keep) {
+                let seq = found.position.seq;
+                if let Some(last) = absent.get_mut(&note.key) {
+                    if last.0 <= seq {
+                        *last = (seq, note.verb);
+                    }
+                } else if absent.len() < ABSENT_ROWS_MAX && !seen.has_row(&note.key)? {
+                    absent.insert(note.key.clone(), (seq, note.verb));
                 }
-            } else if absent.len() < ABSENT_ROWS_MAX && snapshot.resource.get(note.key.as_bytes())?.is_none()
-            {
-                absent.insert(note.key.clone(), (seq, note.verb));
             }
         }
     }

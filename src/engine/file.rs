@@ -12,7 +12,8 @@ use parking_lot::{RawRwLock, RwLock};
 use super::Engine;
 use super::counters::count;
 use crate::core::error::{Error, ErrorKind};
-use crate::db::database::{Db, Failed};
+use crate::db::commit::Failed;
+use crate::db::database::Db;
 use crate::db::fault::Fault;
 
 /// The open file; empty once it has been taken out to be closed.

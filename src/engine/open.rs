@@ -19,7 +19,8 @@ use super::{Engine, Room, random};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::policy::{Policy, Windows};
 use crate::core::record::ClassId;
-use crate::db::database::{Commit, Db, Failed};
+use crate::db::commit::{Batch, Failed};
+use crate::db::database::Db;
 use crate::db::disk::Disk;
 use crate::db::fault::Fault;
 use crate::db::open::{self, Birth, FORMAT_VERSION, How, Opened, Unopened};
@@ -189,6 +190,7 @@ fn how(settings: &Settings, after_failure: bool) -> How {
         scope_mode: settings.scope_mode,
         mode: settings.commit_mode,
         check_at_open_max: settings.check_at_open_max,
+        late_bytes: settings.late_bytes,
         strict: settings.strict_open,
         after_failure,
     }
@@ -198,11 +200,9 @@ fn how(settings: &Settings, after_failure: bool) -> How {
 fn begin(db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Unopened> {
     state.last_time = clock.now().max(state.last_time);
     state.clock_settled = clock.settled();
-    db.batch(|batch| {
-        batch.put_state(state)?;
-        Ok((Commit::Yes, ()))
-    })
-    .map_err(|(Failed::Before(fault) | Failed::Uncertain(fault))| Unopened::Fault(fault))
+    let last_seq = state.last_seq;
+    db.commit(Batch::default(), state, last_seq)
+        .map_err(|(Failed::Before(fault) | Failed::Uncertain(fault))| Unopened::Fault(fault))
 }
 
 /// Keeps the reserve back; true when the disk has no room for it.

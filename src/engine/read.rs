@@ -128,14 +128,14 @@ impl Engine {
         self.read(|db| db.row(key))
     }
 
-    /// Up to `limit` rows that begin with `prefix`, after `after`.
+    /// Up to `limit` rows that begin with `prefix`, after `after`; none when there are no more.
     pub fn rows_after(
         &self,
         prefix: &[u8],
-        after: Option<&[u8]>,
+        after: Option<&RowKey>,
         limit: usize,
     ) -> Result<Vec<(RowKey, Row)>, Error> {
-        self.read(|db| db.snapshot()?.rows_after(prefix, after, limit))
+        self.read(|db| db.rows_after(prefix, after, limit))
     }
 
     /// Checks the whole file, as it is committed now. `progress` is the caller's code: it may not call the
@@ -156,6 +156,7 @@ impl Engine {
             remembered: self.index.len(),
             replay_bytes: self.index.bytes(),
             reserve_bytes: self.disk.reserve_bytes(),
+            late_bytes: self.file().map_or(0, |db| db.late_bytes()),
             file_bytes: self.file().map_or(0, |db| db.file_bytes()),
             clock_suspect: self.clock.is_suspect(),
             checked: self.checked.load(Ordering::Relaxed),
@@ -178,6 +179,7 @@ pub(crate) struct Numbers {
     pub queued: usize,
     pub remembered: usize,
     pub replay_bytes: usize,
+    pub late_bytes: usize,
     pub reserve_bytes: u64,
     pub file_bytes: u64,
     pub clock_suspect: bool,

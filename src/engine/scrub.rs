@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::core::error::{Error, ErrorKind};
+use crate::db::database::Db;
 use crate::db::fault::Fault;
 use crate::db::verify::Walk;
 
@@ -39,17 +40,7 @@ impl Engine {
             return false;
         };
         let opening = db.opening();
-        let checked = db.snapshot().and_then(|snapshot| {
-            let walk = match walk {
-                Some(walk) => walk,
-                None => walk.insert(Walk::new(&snapshot)?),
-            };
-            let more = walk.slice(&snapshot)?;
-            match walk.first_fault() {
-                Some(what) => Err(Fault::Damaged(what.to_owned())),
-                None => Ok(more),
-            }
-        });
+        let checked = checked(&db, walk);
         drop(db);
         std::mem::forget(guard);
         match checked {
@@ -64,6 +55,22 @@ impl Engine {
                 false
             }
         }
+    }
+}
+
+/// Whether there is more to check.
+fn checked(db: &Db, walk: &mut Option<Walk>) -> Result<bool, Fault> {
+    let walk = match walk {
+        Some(walk) => walk,
+        None => match Walk::beside_the_writer(db)? {
+            Some(new) => walk.insert(new),
+            None => return Ok(true),
+        },
+    };
+    let more = walk.slice(db)?;
+    match walk.first_fault() {
+        Some(what) => Err(Fault::Damaged(what.to_owned())),
+        None => Ok(more),
     }
 }
 

@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::queue::Size;
 use crate::core::name::{Operation, Scope, ScopeMode};
 use crate::core::policy::Policy;
-use crate::db::database::CommitMode;
+use crate::db::commit::CommitMode;
 
 /// Which store decides about a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub commit_mode: CommitMode,
     pub cache_bytes: usize,
     pub replay_bytes: usize,
+    /// Memory for what is committed and not merged yet.
+    pub late_bytes: usize,
     /// The most that waits for the writer.
     pub queue_max: Size,
     /// The most that one commit takes.

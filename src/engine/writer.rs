@@ -3,7 +3,7 @@
 //! Deciding comes first and for all, each on the rows as the commands before left them; a refused command
 //! leaves no trace. Owns the order decide, apply, commit, publish; rules are the core's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::clock::EngineClock;
@@ -22,7 +22,8 @@ use crate::core::record::{ClassId, Entry, Position, Record, Transition};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
-use crate::db::database::{Batch, Commit, Db, Failed, Rows, pack};
+use crate::db::commit::{Batch, Failed};
+use crate::db::database::{Db, pack};
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State};
@@ -70,11 +71,18 @@ pub(crate) struct Desk<'e> {
 struct Page {
     records: BTreeMap<ScopeDigest, Option<Arc<Record>>>,
     rows: BTreeMap<RowKey, Option<Row>>,
-    /// Rows of `rows` that differ from the file.
-    changed: BTreeSet<RowKey>,
+    /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
+    changed: BTreeMap<RowKey, Changed>,
     new_classes: BTreeMap<ClassId, Windows>,
     accepted: Vec<(ScopeDigest, Arc<Record>)>,
     stale: u64,
+}
+
+/// A row that a batch changes.
+struct Changed {
+    was_there: bool,
+    /// The number of the last entry that changed it.
+    by: u64,
 }
 
 /// What one batch publishes once it is durable.
@@ -89,24 +97,20 @@ pub(crate) fn write(
 ) -> Result<Vec<Verdict>, Failed> {
     let mut next = tail.clone();
     let now = desk.clock.now();
-    let (verdicts, page, publish) = db.batch(|batch| {
-        let mut page = Page::default();
-        let mut verdicts = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            verdicts.push(one(db, batch, &mut page, &mut next, draft, now, desk)?);
-        }
-        if page.accepted.is_empty() {
-            return Ok((Commit::No, (verdicts, page, Publish::new())));
-        }
-        let publish = apply(db, batch, &page, &mut next, now, desk)?;
-        Ok((Commit::Yes, (verdicts, page, publish)))
-    })?;
-    if !page.accepted.is_empty() {
-        *tail = next;
-        count(&desk.counters.commits);
-        count_many(&desk.counters.committed, page.accepted.len() as u64);
-        count_many(&desk.counters.stale_events, page.stale);
+    let mut page = Page::default();
+    let mut verdicts = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        verdicts.push(one(db, &mut page, &mut next, draft, now, desk)?);
     }
+    if page.accepted.is_empty() {
+        return Ok(verdicts);
+    }
+    let (batch, publish) = apply(db, &page, &mut next, now, desk)?;
+    db.commit(batch, &mut next, tail.last_seq)?;
+    *tail = next;
+    count(&desk.counters.commits);
+    count_many(&desk.counters.committed, page.accepted.len() as u64);
+    count_many(&desk.counters.stale_events, page.stale);
     for (scope, packed) in publish {
         desk.index.publish(scope, &packed);
     }
@@ -116,14 +120,13 @@ pub(crate) fn write(
 /// Decides one command. Damage in the rows of one harms no other; a disk that fails fails all.
 fn one(
     db: &Db,
-    batch: &Batch<'_>,
     page: &mut Page,
     next: &mut State,
     draft: &Draft,
     now: Timestamp,
     desk: &Desk<'_>,
 ) -> Result<Verdict, Fault> {
-    if let Err(fault) = load(batch, page, draft) {
+    if let Err(fault) = load(db, page, draft) {
         return match fault {
             Fault::Damaged(what) => Ok(Verdict::Fault(Error::new(ErrorKind::Corrupt, what))),
             Fault::Newer(what) => Ok(Verdict::Fault(Error::new(ErrorKind::UnsupportedFormat, what))),
@@ -146,8 +149,8 @@ fn one(
     let Decision { answer, changes, notices } = decide(&view, &draft.asked, &command, now, &draft.policy);
     page.stale += u64::from(notices.stale);
     for (key, row) in changes.rows {
-        page.changed.insert(key.clone());
-        page.rows.insert(key, row);
+        let was_there = page.rows.insert(key.clone(), row).flatten().is_some();
+        page.changed.entry(key).or_insert(Changed { was_there, by: 0 }).by = position.seq;
     }
     let record = match changes.entry {
         Some(entry) => Some(accept(page, next, draft, position, entry)),
@@ -157,7 +160,7 @@ fn one(
         Answer::Reply(reply) => Verdict::Reply { reply, record },
         Answer::Again { resource, version } => Verdict::Again { resource, version },
         Answer::Duplicate { held, made } => {
-            let made_by = maker(batch, page, &draft.asked.scope.tenant, made)?;
+            let made_by = maker(db, page, &draft.asked.scope.tenant, made)?;
             Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
         }
         Answer::Fault(fault) => Verdict::Fault(fault),
@@ -166,15 +169,15 @@ fn one(
 }
 
 /// Brings the rows of the command's footprint onto the page.
-fn load(batch: &Batch<'_>, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
+fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
     if draft.asked.is_protected && !page.records.contains_key(&draft.asked.digest) {
-        let record = batch.record(draft.asked.digest)?.map(Arc::new);
+        let record = db.record(draft.asked.digest)?.map(Arc::new);
         page.records.insert(draft.asked.digest, record);
     }
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
         if !page.rows.contains_key(key) {
-            page.rows.insert(key.clone(), batch.row(key)?.map(Row::outline));
+            page.rows.insert(key.clone(), db.row(key)?.map(Row::outline));
         }
     }
     Ok(())
@@ -209,11 +212,11 @@ fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, 
 }
 
 /// Who made a row, if that may be told to this tenant.
-fn maker(batch: &Batch<'_>, page: &Page, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
+fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
     let of_batch = page.accepted.iter().find(|(_, record)| record.position == made);
     let record = match of_batch {
         Some((_, record)) => Some(record.entry.scope.clone()),
-        None => match batch.entry(made) {
+        None => match db.entry(made) {
             Ok(record) => record.map(|record| record.entry.scope),
             // Who made it is told where it can be; that it is taken is sure.
             Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
@@ -223,39 +226,41 @@ fn maker(batch: &Batch<'_>, page: &Page, tenant: &Tenant, made: Position) -> Res
     Ok(record.filter(|scope| scope.tenant == *tenant))
 }
 
-/// Writes everything that was decided.
+/// Encodes everything that was decided.
 fn apply(
     db: &Db,
-    batch: &mut Batch<'_>,
     page: &Page,
     next: &mut State,
     now: Timestamp,
     desk: &Desk<'_>,
-) -> Result<Publish, Fault> {
+) -> Result<(Batch, Publish), Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, now));
+    let mut batch = Batch::default();
     for (&class, &windows) in &page.new_classes {
         if db.class_of(windows).is_err() {
-            batch.add_class(class, windows)?;
+            batch.add_class(class, windows);
         }
     }
     let mut publish = Publish::with_capacity(page.accepted.len());
     for (scope, record) in &page.accepted {
-        let framed = batch.put_entry(record.position, &record.entry)?;
+        let is_outcome = record.entry.transition == Transition::Executed;
+        let framed = batch.put_entry(record.position, is_outcome.then_some(*scope), &record.entry)?;
+        if is_outcome {
+            publish.push((*scope, pack(record.position, framed)));
+            next.records += u64::from(record.entry.generation == 1);
+        }
         next.set_head(grown(db, next, *scope, record));
         next.executed += 1;
-        if record.entry.transition == Transition::Executed {
-            next.records += u64::from(batch.put_index(*scope, record.position)?);
-            publish.push((*scope, pack(record.position, &framed)));
-        }
     }
-    for key in &page.changed {
-        let grown = batch.put_row(key, page.rows.get(key).and_then(Option::as_ref))?;
-        next.rows = next.rows.saturating_add_signed(grown);
+    for (key, changed) in &page.changed {
+        let row = page.rows.get(key).and_then(Option::as_ref);
+        batch.put_row(key, row, changed.by)?;
+        next.rows = next.rows.saturating_add(u64::from(row.is_some()));
+        next.rows = next.rows.saturating_sub(u64::from(changed.was_there));
     }
     next.last_time = now.max(next.last_time);
     next.clock_settled = desk.clock.settled();
-    batch.put_state(next)?;
-    Ok(publish)
+    Ok((batch, publish))
 }
 
 /// The head of a class with one more entry in its chain.

@@ -18,12 +18,13 @@ const STATES_A_RUN: u64 = 1_150;
 /// Seeds of the runs that are the same every time.
 const FIXED_SEEDS: std::ops::Range<u64> = 1..6;
 
-pub const TWO_PHASE: Setup = Setup { mode: CommitMode::TwoPhase, is_quick: false, reserve_bytes: 16 << 10 };
+pub const TWO_PHASE: Setup =
+    Setup { mode: CommitMode::TwoPhase, is_quick: false, reserve_bytes: 16 << 10, late_bytes: 2 << 10 };
 pub const SETUPS: [Setup; 4] = [
     TWO_PHASE,
-    Setup { mode: CommitMode::OnePhase, is_quick: false, reserve_bytes: 0 },
-    Setup { mode: CommitMode::TwoPhase, is_quick: true, reserve_bytes: 0 },
-    Setup { mode: CommitMode::OnePhase, is_quick: true, reserve_bytes: 16 << 10 },
+    Setup { mode: CommitMode::OnePhase, is_quick: false, reserve_bytes: 0, late_bytes: 16 << 20 },
+    Setup { mode: CommitMode::TwoPhase, is_quick: true, reserve_bytes: 0, late_bytes: 0 },
+    Setup { mode: CommitMode::OnePhase, is_quick: true, reserve_bytes: 16 << 10, late_bytes: 700 },
 ];
 
 /// One workload under one setup.

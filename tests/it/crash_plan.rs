@@ -41,6 +41,8 @@ pub struct Setup {
     /// Each commit saves what makes the open after a kill short, and no open checks the whole file.
     pub is_quick: bool,
     pub reserve_bytes: u64,
+    /// From nothing, so that each commit merges the one before it, to more than any plan writes.
+    pub late_bytes: usize,
 }
 
 impl Setup {
@@ -62,6 +64,7 @@ impl Setup {
             .cache_bytes(1 << 20)
             .replay_bytes(16 << 10)
             .reserve_bytes(self.reserve_bytes)
+            .late_bytes(self.late_bytes)
             .check_at_open_max(if self.is_quick { 0 } else { 64 << 20 });
         Op::ALL.into_iter().fold(options, |options, op| options.operation(&op.operation(), policy(op)))
     }

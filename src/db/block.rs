@@ -1,0 +1,207 @@
+//! A block: what one row of `journal` holds, a run of entries of one class and one commit with what they left
+//! of the rows they changed. Owns how a commit is cut into blocks and how one entry is found in one.
+//!
+//! The storage engine keeps a value of 4 KiB or more in 2^k pages of its own, so a commit is cut where it
+//! fills them. Each part has a frame, so damage in one entry leaves the others readable.
+
+use std::collections::BTreeMap;
+
+use super::envelope::{self, Kind, Table};
+use super::fault::{Fault, Unreadable};
+use super::stored::{Directory, Image, LateRow, Listed, State, StoredEntry, Tail};
+use super::tables::{JournalKey, position_key, position_of};
+use crate::core::name::ScopeDigest;
+use crate::core::record::{ClassId, Entry, Position};
+
+/// The pages of the storage engine, in bytes.
+const PAGE_BYTES: usize = 4096;
+/// What the engine needs of a value's pages for itself, and a block for its frames.
+const OVERHEAD_BYTES: usize = 64;
+/// The pages of the largest block that has more than one entry, in bytes: a cold read of one entry reads its
+/// whole block.
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// How full the pages of a block have to be, in percent, for it not to be cut smaller.
+const FULL_PERCENT: usize = 85;
+
+/// One entry on its way into the file.
+pub(crate) struct NewEntry {
+    pub position: Position,
+    /// None for a command without a key.
+    pub scope: Option<ScopeDigest>,
+    /// Its frame.
+    pub framed: Vec<u8>,
+    /// The rows that it was the last of its commit to change.
+    pub rows: Vec<LateRow>,
+}
+
+impl NewEntry {
+    /// What it takes of a block.
+    fn bytes(&self) -> usize {
+        const LISTED_BYTES: usize = 24;
+        self.framed.len() + LISTED_BYTES + self.rows.iter().map(LateRow::bytes).sum::<usize>()
+    }
+}
+
+impl LateRow {
+    /// What it takes of a block.
+    fn bytes(&self) -> usize {
+        const LENGTHS_BYTES: usize = 7;
+        let image = match &self.image {
+            Image::Here(framed) => framed.len(),
+            Image::Removed | Image::Settled => 0,
+        };
+        self.key.len() + image + LENGTHS_BYTES
+    }
+}
+
+/// The blocks of one commit, each a run of entries of one class.
+pub(super) fn cut(entries: Vec<NewEntry>) -> Vec<Vec<NewEntry>> {
+    let mut classes: BTreeMap<ClassId, Vec<NewEntry>> = BTreeMap::new();
+    for entry in entries {
+        classes.entry(entry.position.class).or_default().push(entry);
+    }
+    let mut blocks = Vec::new();
+    for (_, mut rest) in classes {
+        while !rest.is_empty() {
+            let tail = rest.split_off(first_block(&rest));
+            blocks.push(std::mem::replace(&mut rest, tail));
+        }
+    }
+    blocks
+}
+
+/// How many of these entries the next block takes; at least one.
+fn first_block(entries: &[NewEntry]) -> usize {
+    let all: usize = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>();
+    let pages = all.next_multiple_of(PAGE_BYTES).next_power_of_two();
+    if all < PAGE_BYTES || (pages <= BLOCK_BYTES_MAX && all * 100 >= pages * FULL_PERCENT) {
+        return entries.len();
+    }
+    let room = (pages / 2).clamp(PAGE_BYTES, BLOCK_BYTES_MAX);
+    let mut used = OVERHEAD_BYTES;
+    let fit = entries.iter().take_while(|entry| {
+        used += entry.bytes();
+        used <= room
+    });
+    fit.count().max(1)
+}
+
+/// The key and the value of a block; `state` is what the commit says of itself, in its last block.
+pub(super) fn write(entries: Vec<NewEntry>, state: Option<State>) -> Result<(JournalKey, Vec<u8>), Fault> {
+    let first = entries.first().map_or(NOWHERE, |entry| entry.position);
+    let key = position_key(first);
+    let listed = entries.iter().map(|entry| {
+        let len = u32::try_from(entry.framed.len()).map_err(|_| "longer than 4 GiB".to_owned())?;
+        let scope = entry.scope.map(|scope| scope.0);
+        Ok(Listed { above: entry.position.seq - first.seq, len, scope })
+    });
+    let directory = Directory { entries: listed.collect::<Result<_, String>>().map_err(Fault::Refused)? };
+    let mut value =
+        envelope::seal(Table::Journal, &key, Kind::Directory, &directory).map_err(Fault::Refused)?;
+    let mut tail = Tail { rows: Vec::new(), state };
+    for entry in entries {
+        value.extend_from_slice(&entry.framed);
+        tail.rows.extend(entry.rows);
+    }
+    value.extend(envelope::seal(Table::Journal, &key, Kind::Tail, &tail).map_err(Fault::Refused)?);
+    Ok((key, value))
+}
+
+const NOWHERE: Position = Position { class: ClassId(0), seq: 0 };
+
+/// A block as it is read.
+pub(super) struct Block<'b> {
+    key: JournalKey,
+    directory: Directory,
+    /// The frames of the entries, then that of the tail.
+    rest: &'b [u8],
+}
+
+/// One entry in a block, not opened yet.
+pub(super) struct Found<'b> {
+    pub position: Position,
+    pub scope: Option<ScopeDigest>,
+    pub framed: &'b [u8],
+}
+
+impl Found<'_> {
+    pub fn entry(&self) -> Result<Entry, Fault> {
+        read_entry(self.position, self.framed)
+    }
+}
+
+impl<'b> Block<'b> {
+    /// Reads what a block has: its directory, and that the rest is as long as that says.
+    pub fn read(key: JournalKey, value: &'b [u8]) -> Result<Self, Fault> {
+        Self::parse(key, value).map_err(|fault| fault.at(&block_place(&key)))
+    }
+
+    fn parse(key: JournalKey, value: &'b [u8]) -> Result<Self, Unreadable> {
+        let (framed, rest) = envelope::split(value)?;
+        let directory: Directory = envelope::open(Table::Journal, &key, Kind::Directory, framed)?;
+        if directory.entries.first().is_none_or(|first| first.above != 0) {
+            return Err("its first entry is not the one that its key names".into());
+        }
+        if !directory.entries.is_sorted_by(|one, next| one.above < next.above) {
+            return Err("its entries are out of order".into());
+        }
+        let last = directory.entries.last().map_or(0, |last| last.above);
+        if position_of(&key).seq.checked_add(last).is_none() {
+            return Err("an entry has a number that does not exist".into());
+        }
+        Ok(Self { key, directory, rest })
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = Result<Found<'b>, Fault>> {
+        let first = position_of(&self.key);
+        let mut at = 0_usize;
+        self.directory.entries.iter().map(move |listed| {
+            let position = Position { seq: first.seq + listed.above, ..first };
+            let from = at;
+            at = at.saturating_add(listed.len as usize);
+            let framed = self.rest.get(from..at).ok_or_else(|| Fault::damaged(&place(position), "it is cut"))?;
+            Ok(Found { position, scope: listed.scope.map(ScopeDigest), framed })
+        })
+    }
+
+    pub fn entry(&self, seq: u64) -> Result<Option<Found<'b>>, Fault> {
+        let above = seq.checked_sub(position_of(&self.key).seq);
+        let at = above.and_then(|above| {
+            self.directory.entries.binary_search_by_key(&above, |listed| listed.above).ok()
+        });
+        at.and_then(|at| self.entries().nth(at)).transpose()
+    }
+
+    /// The number of the last entry.
+    pub fn last_seq(&self) -> u64 {
+        position_of(&self.key).seq + self.directory.entries.last().map_or(0, |last| last.above)
+    }
+
+    pub fn tail(&self) -> Result<Tail, Fault> {
+        let entries = self.directory.entries.iter().fold(0_usize, |sum, entry| sum.saturating_add(entry.len as usize));
+        let framed = self.rest.get(entries..).unwrap_or_default();
+        envelope::open(Table::Journal, &self.key, Kind::Tail, framed)
+            .map_err(|fault| fault.at(&format!("the tail of {}", block_place(&self.key))))
+    }
+}
+
+/// The frame of an entry.
+pub(super) fn seal_entry(position: Position, entry: &Entry) -> Result<Vec<u8>, Fault> {
+    envelope::seal(Table::Journal, &position_key(position), Kind::Entry, &StoredEntry::from(entry))
+        .map_err(Fault::Refused)
+}
+
+pub(super) fn read_entry(position: Position, framed: &[u8]) -> Result<Entry, Fault> {
+    envelope::open::<StoredEntry>(Table::Journal, &position_key(position), Kind::Entry, framed)
+        .and_then(Entry::try_from)
+        .map_err(|fault| fault.at(&place(position)))
+}
+
+pub(super) fn place(position: Position) -> String {
+    format!("journal entry {} of class {}", position.seq, position.class.0)
+}
+
+fn block_place(key: &JournalKey) -> String {
+    let Position { class, seq } = position_of(key);
+    format!("the block of journal entry {seq} of class {}", class.0)
+}

@@ -1,0 +1,197 @@
+//! One commit: entries, what they leave of rows, a slice of the sweep, all of it durable or none. Owns the
+//! write transaction; must not know rules.
+
+use bytes::Bytes;
+use redb::Durability;
+
+use super::block::{self, NewEntry};
+use super::database::Db;
+use super::envelope::{self, Kind, Table};
+use super::fault::Fault;
+use super::late::{Added, Slice};
+use super::stored::{Image, LateRow, State, StoredClass, StoredRow};
+use super::tables::{self, CLASS, INDEX, JOURNAL, META, RESOURCE};
+use crate::core::name::ScopeDigest;
+use crate::core::policy::Windows;
+use crate::core::record::{ClassId, Entry, Position};
+use crate::core::row::{Row, RowKey};
+
+/// The longest frame of a row that waits to be merged, in bytes. A longer one is a page or so by itself:
+/// to write it twice would cost more than to write it where it belongs.
+const LATE_ROW_BYTES_MAX: usize = 2048;
+
+/// How a commit reaches the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitMode {
+    /// Two syncs: data, then the switch to it. A damaged last commit is an error, never a silent step back.
+    /// The default.
+    #[default]
+    TwoPhase,
+    /// One sync: faster. A single damaged bit in the last commit makes the open after a kill step back to the
+    /// commit before it in silence, and an acknowledged command with it. Only for disks whose loss is borne
+    /// elsewhere.
+    OnePhase,
+}
+
+/// What one commit is to write, encoded already.
+#[derive(Default)]
+pub(crate) struct Batch {
+    classes: Vec<(ClassId, Windows)>,
+    entries: Vec<NewEntry>,
+    settled: Vec<(RowKey, Vec<u8>)>,
+}
+
+/// Why a batch was not committed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Before the commit began: nothing of it is or will be in the file.
+    Before(Fault),
+    /// In the commit: all of it is in the file, or nothing.
+    Uncertain(Fault),
+}
+
+impl<F: Into<Fault>> From<F> for Failed {
+    fn from(fault: F) -> Self {
+        Self::Before(fault.into())
+    }
+}
+
+impl Batch {
+    /// Numbers a class.
+    pub fn add_class(&mut self, class: ClassId, windows: Windows) {
+        self.classes.push((class, windows));
+    }
+
+    /// Appends an entry, after all that have a lower number; `scope` is what it is the outcome of.
+    pub fn put_entry(
+        &mut self,
+        position: Position,
+        scope: Option<ScopeDigest>,
+        entry: &Entry,
+    ) -> Result<&[u8], Fault> {
+        let framed = block::seal_entry(position, entry)?;
+        self.entries.push(NewEntry { position, scope, framed, rows: Vec::new() });
+        Ok(self.entries.last().map(|entry| entry.framed.as_slice()).unwrap_or_default())
+    }
+
+    /// A row as this commit leaves it, once for each row; `seq` is the entry that was the last to change it.
+    pub fn put_row(&mut self, key: &RowKey, row: Option<&Row>, seq: u64) -> Result<(), Fault> {
+        let image = match row {
+            None => Image::Removed,
+            Some(row) => {
+                let framed = envelope::seal(Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(row))
+                    .map_err(Fault::Refused)?;
+                if framed.len() > LATE_ROW_BYTES_MAX {
+                    self.settled.push((key.clone(), framed));
+                    Image::Settled
+                } else {
+                    Image::Here(Bytes::from(framed))
+                }
+            }
+        };
+        let writer = self.entries.binary_search_by_key(&seq, |entry| entry.position.seq);
+        if let Some(entry) = writer.ok().and_then(|at| self.entries.get_mut(at)) {
+            entry.rows.push(LateRow { key: key.to_bytes(), image });
+        }
+        Ok(())
+    }
+
+    /// What it adds to what is not merged yet.
+    fn added(&self) -> Added {
+        let mut added = Added::default();
+        for entry in &self.entries {
+            added.scopes.extend(entry.scope.map(|scope| (scope, entry.position)));
+            added.rows.extend(entry.rows.iter().cloned());
+            added.bytes += entry.framed.len() as u64;
+        }
+        added
+    }
+}
+
+impl Db {
+    /// Commits a batch durably, with what `state` says of the store after it; moves on the numbers of `state`
+    /// that tell of tables. A batch without entries writes the state alone.
+    pub fn commit(&self, batch: Batch, state: &mut State, last_seq: u64) -> Result<(), Failed> {
+        let added = batch.added();
+        let slice = self.late.read().slice(&added, last_seq);
+        let mut next = state.clone();
+        let mut write = self.database.begin_write()?;
+        // The only calls on durability in the program: never less than synced.
+        write.set_durability(Durability::Immediate).map_err(|fault| Fault::Io(fault.to_string()))?;
+        write.set_two_phase_commit(self.mode == CommitMode::TwoPhase);
+        write.set_quick_repair(self.is_large());
+        let classes = batch.classes.clone();
+        put(&write, batch, &slice, &mut next)?;
+        // Readers look a class up after its first entry is committed, so they must know it before.
+        self.classes.write().extend(classes);
+        write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
+        // What was encoded a moment ago can be read, or the commit has failed in its own way.
+        self.late.write().commit(slice, added, next.last_seq).map_err(Failed::Uncertain)?;
+        *state = next;
+        Ok(())
+    }
+}
+
+/// Everything that one commit writes. The journal comes last: its last block says how the tables then are.
+fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut State) -> Result<(), Fault> {
+    for (class, windows) in &batch.classes {
+        let key = class.0.to_be_bytes();
+        let framed = envelope::seal(Table::Class, &key, Kind::Class, &StoredClass { windows: *windows })
+            .map_err(Fault::Refused)?;
+        write.open_table(CLASS)?.insert(&key, framed.as_slice())?;
+    }
+    merge(write, slice, &batch.settled, next)?;
+    next.merged_to = slice.merged_to.unwrap_or(next.merged_to);
+    if batch.entries.is_empty() {
+        return put_state(write, next);
+    }
+    let blocks = block::cut(batch.entries);
+    next.blocks += blocks.len() as u64;
+    let last = blocks.iter().filter_map(|block| block.last()).map(|entry| entry.position.seq).max();
+    let mut journal = write.open_table(JOURNAL)?;
+    for block in blocks {
+        let is_last = block.last().map(|entry| entry.position.seq) == last;
+        let (key, value) = block::write(block, is_last.then(|| next.clone()))?;
+        journal.insert(&key, value.as_slice())?;
+    }
+    Ok(())
+}
+
+/// Puts a slice of what waits into its tables, in the order of their keys, and what does not wait at all.
+fn merge(
+    write: &redb::WriteTransaction,
+    slice: &Slice,
+    settled: &[(RowKey, Vec<u8>)],
+    next: &mut State,
+) -> Result<(), Fault> {
+    if !slice.scopes.is_empty() {
+        let mut index = write.open_table(INDEX)?;
+        for (scope, position) in &slice.scopes {
+            let is_new = index.insert(&scope.0, &tables::position_key(*position))?.is_none();
+            next.indexed += u64::from(is_new);
+        }
+    }
+    if slice.rows.is_empty() && settled.is_empty() {
+        return Ok(());
+    }
+    let mut resource = write.open_table(RESOURCE)?;
+    for (key, framed) in &slice.rows {
+        match framed {
+            Some(framed) => {
+                let is_new = resource.insert(key.as_bytes(), framed.as_ref())?.is_none();
+                next.settled += u64::from(is_new);
+            }
+            None => next.settled -= u64::from(resource.remove(key.as_bytes())?.is_some()),
+        }
+    }
+    for (key, framed) in settled {
+        let is_new = resource.insert(key.as_bytes(), framed.as_slice())?.is_none();
+        next.settled += u64::from(is_new);
+    }
+    Ok(())
+}
+
+fn put_state(write: &redb::WriteTransaction, state: &State) -> Result<(), Fault> {
+    super::database::put_meta(&mut write.open_table(META)?, tables::STATE, Kind::State, state)
+}
