@@ -4,15 +4,21 @@
 //! ```text
 //! chain(0) = SHA-256("onecho chain 1" ‖ store id (16) ‖ class (u16))
 //! chain(n) = SHA-256(chain(n-1) ‖ stub(n) ‖ content(n))
-//! content  = SHA-256(SHA-256(detail) ‖ SHA-256(body))
+//! content  = SHA-256(SHA-256(detail) ‖ SHA-256(outcome) ‖ SHA-256(effects))
 //! ```
+//!
+//! Detail and outcome are known before a command has its number, so their digests are made where the command
+//! runs, and the writer, who is alone, hashes only what it decides.
 //!
 //! Numbers are big-endian; texts and byte strings stand behind their length as `u32`; an absent value is the
 //! byte 0, a present one the byte 1 and then the value. `docs/format.md` lists the fields in order.
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::name::ScopeDigest;
+use super::effect::Note;
+use super::fingerprint::Fingerprint;
+use super::name::{Scope, ScopeDigest};
 use super::outcome::ResourceRef;
 use super::record::{ClassId, Entry, KeptBody, Position};
 
@@ -27,11 +33,50 @@ pub(crate) fn genesis(store_id: &[u8; 16], class: ClassId) -> Link {
     hash.finalize().into()
 }
 
+/// The digests of what a command brings along.
+#[derive(Clone, Copy)]
+pub(crate) struct Brought {
+    detail: [u8; 32],
+    outcome: [u8; 32],
+}
+
+impl Brought {
+    pub fn new(
+        scope: &Scope,
+        fingerprint: &Fingerprint,
+        resource: Option<&ResourceRef>,
+        actor: &str,
+        meta: &[(String, Bytes)],
+        body: &KeptBody,
+    ) -> Self {
+        Self {
+            detail: Sha256::digest(detail(scope, fingerprint, resource, actor)).into(),
+            outcome: Sha256::digest(outcome(meta, body)).into(),
+        }
+    }
+
+    fn of(entry: &Entry) -> Self {
+        let Entry { scope, fingerprint, resource, actor, meta, body, .. } = entry;
+        Self::new(scope, fingerprint, resource.as_ref(), actor, meta, body)
+    }
+}
+
 /// The link of an entry at `position`.
 pub(crate) fn link(before: &Link, position: Position, scope: ScopeDigest, entry: &Entry) -> Link {
+    link_of(before, position, scope, entry, &Brought::of(entry))
+}
+
+/// The same, of an entry whose digests are known.
+pub(crate) fn link_of(
+    before: &Link,
+    position: Position,
+    scope: ScopeDigest,
+    entry: &Entry,
+    brought: &Brought,
+) -> Link {
     let mut hash = Sha256::new_with_prefix(before);
     hash.update(stub(position, scope, entry));
-    hash.update(content(entry));
+    hash.update(content(brought, &entry.notes));
     hash.finalize().into()
 }
 
@@ -50,39 +95,42 @@ fn stub(position: Position, scope: ScopeDigest, entry: &Entry) -> Vec<u8> {
 }
 
 /// What a tombstone keeps the digest of.
-fn content(entry: &Entry) -> [u8; 32] {
-    let mut hash = Sha256::new_with_prefix(Sha256::digest(detail(entry)));
-    hash.update(Sha256::digest(body(entry)));
+fn content(brought: &Brought, notes: &[Note]) -> [u8; 32] {
+    let mut hash = Sha256::new_with_prefix(brought.detail);
+    hash.update(brought.outcome);
+    hash.update(Sha256::digest(effects(notes)));
     hash.finalize().into()
 }
 
 /// What goes when the key window is over.
-fn detail(entry: &Entry) -> Vec<u8> {
-    let mut out = Layout::with_capacity(256);
-    out.text(entry.scope.tenant.as_str());
-    out.text(entry.scope.operation.as_str());
-    out.text(entry.scope.key.as_str());
-    entry.fingerprint.layout(&mut out);
-    match &entry.resource {
+fn detail(scope: &Scope, fingerprint: &Fingerprint, resource: Option<&ResourceRef>, actor: &str) -> Vec<u8> {
+    let mut out = Layout::with_capacity(512);
+    out.text(scope.tenant.as_str());
+    out.text(scope.operation.as_str());
+    out.text(scope.key.as_str());
+    fingerprint.layout(&mut out);
+    match resource {
         None => out.u8(0),
         Some(resource) => {
             out.u8(1);
             out.resource(resource);
         }
     }
-    out.text(&entry.actor);
+    out.text(actor);
     out.0
 }
 
-/// What goes when the body window is over: outcome and effects.
-fn body(entry: &Entry) -> Vec<u8> {
-    let mut out = Layout::with_capacity(256);
-    out.u32(len_u32(entry.meta.len()));
-    for (name, value) in &entry.meta {
+/// What goes when the body window is over: the outcome.
+fn outcome(meta: &[(String, Bytes)], body: &KeptBody) -> Vec<u8> {
+    const REST_BYTES: usize = 128;
+    let kept = if let KeptBody::Kept(bytes) = body { bytes.len() } else { 0 };
+    let mut out = Layout::with_capacity(kept + REST_BYTES);
+    out.u32(len_u32(meta.len()));
+    for (name, value) in meta {
         out.text(name);
         out.bytes(value);
     }
-    match &entry.body {
+    match body {
         KeptBody::Kept(bytes) => {
             out.u8(1);
             out.bytes(bytes);
@@ -93,8 +141,15 @@ fn body(entry: &Entry) -> Vec<u8> {
             out.u64(*len);
         }
     }
-    out.u32(len_u32(entry.notes.len()));
-    for note in &entry.notes {
+    out.0
+}
+
+/// What goes with it: the effects.
+fn effects(notes: &[Note]) -> Vec<u8> {
+    const USUAL_BYTES: usize = 256;
+    let mut out = Layout::with_capacity(USUAL_BYTES);
+    out.u32(len_u32(notes.len()));
+    for note in notes {
         out.bytes(note.key.as_bytes());
         out.u8(note.verb as u8);
         match &note.digest {

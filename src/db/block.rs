@@ -159,7 +159,8 @@ impl<'b> Block<'b> {
             let position = Position { seq: first.seq + listed.above, ..first };
             let from = at;
             at = at.saturating_add(listed.len as usize);
-            let framed = self.rest.get(from..at).ok_or_else(|| Fault::damaged(&place(position), "it is cut"))?;
+            let framed =
+                self.rest.get(from..at).ok_or_else(|| Fault::damaged(&place(position), "it is cut"))?;
             Ok(Found { position, scope: listed.scope.map(ScopeDigest), framed })
         })
     }
@@ -178,7 +179,8 @@ impl<'b> Block<'b> {
     }
 
     pub fn tail(&self) -> Result<Tail, Fault> {
-        let entries = self.directory.entries.iter().fold(0_usize, |sum, entry| sum.saturating_add(entry.len as usize));
+        let entries =
+            self.directory.entries.iter().fold(0_usize, |sum, entry| sum.saturating_add(entry.len as usize));
         let framed = self.rest.get(entries..).unwrap_or_default();
         envelope::open(Table::Journal, &self.key, Kind::Tail, framed)
             .map_err(|fault| fault.at(&format!("the tail of {}", block_place(&self.key))))

@@ -80,13 +80,15 @@ impl Batch {
         let image = match row {
             None => Image::Removed,
             Some(row) => {
-                let framed = envelope::seal(Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(row))
-                    .map_err(Fault::Refused)?;
+                let framed =
+                    envelope::seal(Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(row))
+                        .map_err(Fault::Refused)?;
                 if framed.len() > LATE_ROW_BYTES_MAX {
                     self.settled.push((key.clone(), framed));
                     Image::Settled
                 } else {
-                    Image::Here(Bytes::from(framed))
+                    // It may wait for long: it keeps no room that it does not need.
+                    Image::Here(Bytes::from(framed.into_boxed_slice()))
                 }
             }
         };
@@ -112,10 +114,15 @@ impl Batch {
 impl Db {
     /// Commits a batch durably, with what `state` says of the store after it; moves on the numbers of `state`
     /// that tell of tables. A batch without entries writes the state alone.
-    pub fn commit(&self, batch: Batch, state: &mut State, last_seq: u64) -> Result<(), Failed> {
+    pub fn commit(&self, batch: Batch, state: &mut State) -> Result<(), Failed> {
         let added = batch.added();
-        let slice = self.late.read().slice(&added, last_seq);
         let mut next = state.clone();
+        let slice = {
+            let late = self.late.read();
+            let slice = late.slice(&added);
+            late.swept(&slice, &mut next);
+            slice
+        };
         let mut write = self.database.begin_write()?;
         // The only calls on durability in the program: never less than synced.
         write.set_durability(Durability::Immediate).map_err(|fault| Fault::Io(fault.to_string()))?;
@@ -123,6 +130,8 @@ impl Db {
         write.set_quick_repair(self.is_large());
         let classes = batch.classes.clone();
         put(&write, batch, &slice, &mut next)?;
+        added.scopes.iter().for_each(|(scope, _)| self.filter.add_scope(*scope));
+        added.rows.iter().for_each(|row| self.filter.add_row(&row.key));
         // Readers look a class up after its first entry is committed, so they must know it before.
         self.classes.write().extend(classes);
         write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
@@ -142,7 +151,6 @@ fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut S
         write.open_table(CLASS)?.insert(&key, framed.as_slice())?;
     }
     merge(write, slice, &batch.settled, next)?;
-    next.merged_to = slice.merged_to.unwrap_or(next.merged_to);
     if batch.entries.is_empty() {
         return put_state(write, next);
     }

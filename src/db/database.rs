@@ -13,6 +13,7 @@ use super::commit::CommitMode;
 use super::disk::Disk;
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
+use super::filter::Filter;
 use super::late::Late;
 use super::stored::{Identity, State, StoredRow};
 use super::tables::{self, INDEX, JOURNAL, JournalKey, META, RESOURCE};
@@ -30,6 +31,7 @@ pub(crate) struct Db {
     pub(super) classes: RwLock<BTreeMap<ClassId, Windows>>,
     pub(super) mode: CommitMode,
     pub(super) late: RwLock<Late>,
+    pub(super) filter: Filter,
     /// Above this size a commit also saves what makes the open after a kill short.
     pub(super) check_at_open_max: u64,
 }
@@ -78,6 +80,9 @@ impl Db {
     /// The newest entry of a scope as it is committed now. Opens the journal only for a scope that is there:
     /// most callers who ask are the first of theirs.
     pub fn record(&self, scope: ScopeDigest) -> Result<Option<Record>, Fault> {
+        if self.filter.lacks_scope(scope) {
+            return Ok(None);
+        }
         let late = self.late.read().scope(scope);
         let read = self.database.begin_read()?;
         let position = match late {
@@ -97,6 +102,9 @@ impl Db {
 
     /// One row as it is committed now.
     pub fn row(&self, key: &RowKey) -> Result<Option<Row>, Fault> {
+        if self.filter.lacks_row(key) {
+            return Ok(None);
+        }
         if let Some(framed) = self.late.read().row(key).cloned() {
             return framed.map(|framed| read_row(key.as_bytes(), &framed)).transpose();
         }
@@ -176,7 +184,8 @@ impl Db {
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
         let first = tables::position_key(Position { seq: 0, ..position });
-        let Some(item) = journal.range::<&JournalKey>(&first..=&tables::position_key(position))?.next_back() else {
+        let Some(item) = journal.range::<&JournalKey>(&first..=&tables::position_key(position))?.next_back()
+        else {
             return Ok(None);
         };
         let (key, value) = item?;
@@ -194,7 +203,12 @@ impl Db {
 
     /// The entry that the index names for a scope. An index row that leads anywhere else is damage, never
     /// "absent".
-    pub(super) fn newest_at<J>(&self, journal: &J, position: Position, scope: ScopeDigest) -> Result<Record, Fault>
+    pub(super) fn newest_at<J>(
+        &self,
+        journal: &J,
+        position: Position,
+        scope: ScopeDigest,
+    ) -> Result<Record, Fault>
     where
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
@@ -311,7 +325,8 @@ where
         }
     }
     let Some((seq, key)) = newest.filter(|(seq, _)| *seq > written.last_seq) else { return Ok(written) };
-    let value = journal.get(&key)?.ok_or_else(|| Fault::damaged("table journal", "its last block is gone"))?;
+    let value =
+        journal.get(&key)?.ok_or_else(|| Fault::damaged("table journal", "its last block is gone"))?;
     let state = Block::read(key, value.value())?.tail()?.state;
     state.filter(|state| state.last_seq == seq).ok_or_else(|| {
         Fault::damaged("table journal", "its last block does not say how its commit left the store")

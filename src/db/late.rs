@@ -1,10 +1,11 @@
 //! What is committed in the journal and not yet merged into `index` and `resource`: a complete map in memory,
 //! and the sweep that empties it. Owns which of it is merged when; must not know transactions.
 //!
-//! To rewrite a leaf of a tree for each command costs a scattered page each. So scopes and rows wait here, and
-//! a sweep goes round over all keys in their order, a slice with some of the commits, so that it finds many
-//! for each leaf it rewrites. A lap is one round. Everything that was there when a lap began is merged when
-//! it ends, which is what moves `merged_to`: an open reads the journal from there on to make the map again.
+//! To rewrite a leaf of a tree for each command costs a scattered page each. So scopes and rows wait here, in
+//! two halves. New ones arrive in one; the other is swept in the order of its keys, a slice with some of the
+//! commits, so that one rewritten leaf takes many. When it is empty the halves change places: a lap. What the
+//! sweep has passed stands in each commit, so that an open, which reads the journal from `merged_to` on, makes
+//! exactly this map again.
 //!
 //! Readers ask the map first and take their snapshot after; what is merged leaves the map only after the
 //! commit that put it into its table. So nobody misses what moves.
@@ -17,7 +18,7 @@ use redb::ReadableTable;
 
 use super::block::Block;
 use super::fault::Fault;
-use super::stored::{Image, LateRow, State};
+use super::stored::{Image, LateRow, State, Swept};
 use super::tables::{self, JournalKey};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Position};
@@ -32,47 +33,38 @@ const SCOPE_BYTES: usize = 48;
 const ROW_BYTES: usize = 128;
 /// How much journal may stand behind `merged_to`, as a multiple of the map's bytes: an open reads it.
 const JOURNAL_PER_BYTE: usize = 6;
-/// What is merged at once, as a part of the map: enough for several rows of a leaf, too little to be felt.
+/// What is merged at once, as a part of the map: enough for several keys of a leaf, too little to be felt.
 const SLICES: usize = 64;
 
 /// The map.
 #[derive(Debug)]
 pub(crate) struct Late {
-    scopes: BTreeMap<ScopeDigest, Position>,
-    rows: BTreeMap<RowKey, LateFrame>,
-    /// Keys and frames of `rows`.
-    row_bytes: usize,
-    lap: Lap,
+    arriving: Half,
+    sweeping: Half,
+    /// The last number of what is in `sweeping`; what has a higher one is in `arriving`.
+    sweep_to: u64,
+    /// The journal behind `merged_to`: that of `sweeping`, and what came since.
+    journal: [u64; 2],
     bytes_max: usize,
     /// The last number of the commits that it knows.
     last_seq: u64,
 }
 
-/// Where the sweep stands.
-#[derive(Clone, Debug)]
-struct Lap {
-    /// The last number when the lap began.
-    from: u64,
-    next: Next,
-    /// The journal behind `merged_to`: what was there when the lap began, and what came since.
-    journal_before: u64,
-    journal_since: u64,
-}
-
-/// What the sweep merges next: scopes, then rows, each from behind a key on.
-#[derive(Clone, Debug)]
-enum Next {
-    Scopes(Option<ScopeDigest>),
-    Rows(Option<RowKey>),
+/// Scopes and rows, newest only.
+#[derive(Debug, Default)]
+struct Half {
+    scopes: BTreeMap<ScopeDigest, Position>,
+    rows: BTreeMap<RowKey, LateFrame>,
+    /// Keys and frames of `rows`.
+    row_bytes: usize,
 }
 
 /// What one commit merges.
 pub(super) struct Slice {
     pub scopes: Vec<(ScopeDigest, Position)>,
     pub rows: Vec<(RowKey, LateFrame)>,
-    /// Where `merged_to` stands after it, if it moves.
-    pub merged_to: Option<u64>,
-    lap: Lap,
+    /// The halves change places first: what arrived is swept from now on.
+    turns: bool,
 }
 
 /// What one commit adds to the map.
@@ -84,24 +76,7 @@ pub(super) struct Added {
     pub bytes: u64,
 }
 
-impl Added {
-    fn map_bytes(&self) -> usize {
-        let rows = self.rows.iter().map(|row| match &row.image {
-            Image::Here(framed) => ROW_BYTES + row.key.len() + framed.len(),
-            Image::Removed => ROW_BYTES + row.key.len(),
-            Image::Settled => 0,
-        });
-        self.scopes.len() * SCOPE_BYTES + rows.sum::<usize>()
-    }
-}
-
 impl Late {
-    /// An empty map that may take so many bytes, in a store whose last number is `last_seq`.
-    fn new(bytes_max: usize, last_seq: u64) -> Self {
-        let lap = Lap { from: last_seq, next: Next::Scopes(None), journal_before: 0, journal_since: 0 };
-        Self { scopes: BTreeMap::new(), rows: BTreeMap::new(), row_bytes: 0, lap, bytes_max, last_seq }
-    }
-
     /// The map that the journal behind `state.merged_to` makes.
     pub fn read<J>(
         journal: &J,
@@ -112,7 +87,14 @@ impl Late {
     where
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
-        let mut late = Self::new(bytes_max, state.last_seq);
+        let mut late = Self {
+            arriving: Half::default(),
+            sweeping: Half::default(),
+            sweep_to: state.sweep_to,
+            journal: [0; 2],
+            bytes_max,
+            last_seq: state.last_seq,
+        };
         let mut keys = Vec::new();
         for class in classes {
             let first = tables::position_key(Position { class, seq: state.merged_to.saturating_add(1) });
@@ -125,34 +107,187 @@ impl Late {
         keys.sort_unstable_by_key(|key| tables::position_of(key).seq);
         for key in keys {
             let Some(value) = journal.get(&key)? else { continue };
-            let block = Block::read(key, value.value())?;
-            for found in block.entries() {
-                let found = found?;
-                if let Some(scope) = found.scope {
-                    late.scopes.insert(scope, found.position);
-                }
-            }
-            late.put_rows(block.tail()?.rows)?;
-            late.lap.journal_before += value.value().len() as u64;
+            late.read_block(&Block::read(key, value.value())?, value.value().len() as u64, &state.swept)?;
         }
         Ok(late)
     }
 
-    fn put_rows(&mut self, rows: Vec<LateRow>) -> Result<(), Fault> {
-        for LateRow { key, image } in rows {
+    fn read_block(&mut self, block: &Block<'_>, bytes: u64, swept: &Swept) -> Result<(), Fault> {
+        let is_old = block.last_seq() <= self.sweep_to;
+        self.journal[usize::from(!is_old)] += bytes;
+        for found in block.entries() {
+            let found = found?;
+            let Some(scope) = found.scope else { continue };
+            self.sweeping.scopes.remove(&scope);
+            if !is_old {
+                self.arriving.scopes.insert(scope, found.position);
+            } else if !swept.has_scope(scope.0) {
+                self.sweeping.scopes.insert(scope, found.position);
+            }
+        }
+        for LateRow { key, image } in block.tail()?.rows {
             let key = RowKey::of_bytes(key).ok_or_else(|| Fault::damaged("a block", "a key names no row"))?;
-            match image {
-                Image::Here(framed) => self.put_row(key, Some(framed)),
-                Image::Removed => self.put_row(key, None),
-                Image::Settled => self.drop_row(&key),
+            let framed = match image {
+                Image::Here(framed) => Some(framed),
+                Image::Removed => None,
+                Image::Settled => {
+                    self.drop_row(&key);
+                    continue;
+                }
+            };
+            self.sweeping.drop_row(&key);
+            if !is_old {
+                self.arriving.put_row(key, framed);
+            } else if !swept.has_row(key.as_bytes()) {
+                self.sweeping.put_row(key, framed);
             }
         }
         Ok(())
     }
 
+    fn drop_row(&mut self, key: &RowKey) {
+        self.sweeping.drop_row(key);
+        self.arriving.drop_row(key);
+    }
+
+    /// The newest entry of a scope, if it has not been merged.
+    pub fn scope(&self, scope: ScopeDigest) -> Option<Position> {
+        self.arriving.scopes.get(&scope).or_else(|| self.sweeping.scopes.get(&scope)).copied()
+    }
+
+    /// A row, if it has not been merged; the inner `None` says that it was removed.
+    pub fn row(&self, key: &RowKey) -> Option<&LateFrame> {
+        self.arriving.rows.get(key).or_else(|| self.sweeping.rows.get(key))
+    }
+
+    pub fn scopes(&self) -> impl Iterator<Item = (ScopeDigest, Position)> {
+        let both = self.arriving.scopes.iter().chain(&self.sweeping.scopes);
+        both.map(|(scope, position)| (*scope, *position))
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = (&RowKey, &LateFrame)> {
+        self.arriving.rows.iter().chain(&self.sweeping.rows)
+    }
+
+    /// Up to `limit` rows whose keys begin with `prefix`, from `start` on, in key order.
+    pub fn rows_from(&self, prefix: &[u8], start: Bound<&RowKey>, limit: usize) -> Vec<(RowKey, LateFrame)> {
+        let of = |half: &Half| {
+            let from = half.rows.range::<RowKey, _>((start, Bound::Unbounded));
+            let with_prefix = from.take_while(|(key, _)| key.as_bytes().starts_with(prefix)).take(limit);
+            with_prefix.map(|(key, framed)| (key.clone(), framed.clone())).collect::<Vec<_>>()
+        };
+        let mut page = of(&self.arriving);
+        page.extend(of(&self.sweeping));
+        page.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        page.truncate(limit);
+        page
+    }
+
+    /// The last number of the commits that it knows; a snapshot may know one more for a moment.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// About the memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.arriving.bytes() + self.sweeping.bytes()
+    }
+
+    /// What a commit that adds this is to merge.
+    pub fn slice(&self, added: &Added) -> Slice {
+        let mut slice = Slice { scopes: Vec::new(), rows: Vec::new(), turns: false };
+        let mut left = self.to_merge(added);
+        if left == 0 {
+            return slice;
+        }
+        slice.turns = self.sweeping.is_empty();
+        let swept = if slice.turns { &self.arriving } else { &self.sweeping };
+        for (scope, position) in &swept.scopes {
+            if left == 0 {
+                return slice;
+            }
+            slice.scopes.push((*scope, *position));
+            left = left.saturating_sub(SCOPE_BYTES);
+        }
+        for (key, framed) in &swept.rows {
+            if left == 0 {
+                return slice;
+            }
+            slice.rows.push((key.clone(), framed.clone()));
+            left = left.saturating_sub(ROW_BYTES + key.as_bytes().len() + len(framed));
+        }
+        slice
+    }
+
+    /// How many bytes of the map a commit should merge: what is over, and a step more, so that the next few
+    /// need not.
+    fn to_merge(&self, added: &Added) -> usize {
+        let step = (self.bytes_max / SLICES).max(1);
+        let over = (self.bytes() + added.map_bytes()).saturating_sub(self.bytes_max);
+        let is_journal_long =
+            self.journal[0] + self.journal[1] > self.bytes_max.saturating_mul(JOURNAL_PER_BYTE) as u64;
+        if over > 0 || is_journal_long { over + step } else { 0 }
+    }
+
+    /// What the commit of a slice says of the sweep; `state` is as the commit before left it.
+    pub fn swept(&self, slice: &Slice, state: &mut State) {
+        if slice.turns {
+            // What was swept before is all merged, or there is something newer of it.
+            state.merged_to = state.sweep_to;
+            state.sweep_to = self.last_seq;
+            state.swept = Swept::Nothing;
+        }
+        if let Some((key, _)) = slice.rows.last() {
+            state.swept = Swept::Row(key.to_bytes());
+        } else if let Some((scope, _)) = slice.scopes.last() {
+            state.swept = Swept::Scope(scope.0);
+        }
+    }
+
+    /// What is so after the commit that merged `slice` and added `added`, up to the number `last_seq`.
+    pub fn commit(&mut self, slice: Slice, added: Added, last_seq: u64) -> Result<(), Fault> {
+        if slice.turns {
+            self.sweeping = std::mem::take(&mut self.arriving);
+            self.sweep_to = self.last_seq;
+            self.journal = [self.journal[1], 0];
+        }
+        for (scope, _) in &slice.scopes {
+            self.sweeping.scopes.remove(scope);
+        }
+        for (key, _) in &slice.rows {
+            self.sweeping.drop_row(key);
+        }
+        self.last_seq = last_seq;
+        self.journal[1] += added.bytes;
+        for (scope, position) in added.scopes {
+            self.sweeping.scopes.remove(&scope);
+            self.arriving.scopes.insert(scope, position);
+        }
+        for LateRow { key, image } in added.rows {
+            let key = RowKey::of_bytes(key).ok_or_else(|| Fault::damaged("a block", "a key names no row"))?;
+            self.sweeping.drop_row(&key);
+            match image {
+                Image::Here(framed) => self.arriving.put_row(key, Some(framed)),
+                Image::Removed => self.arriving.put_row(key, None),
+                Image::Settled => self.arriving.drop_row(&key),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Half {
+    fn is_empty(&self) -> bool {
+        self.scopes.is_empty() && self.rows.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.scopes.len() * SCOPE_BYTES + self.rows.len() * ROW_BYTES + self.row_bytes
+    }
+
     fn put_row(&mut self, key: RowKey, framed: LateFrame) {
-        self.row_bytes += key.as_bytes().len() + len(&framed);
         let key_len = key.as_bytes().len();
+        self.row_bytes += key_len + len(&framed);
         if let Some(before) = self.rows.insert(key, framed) {
             self.row_bytes -= key_len + len(&before);
         }
@@ -163,120 +298,16 @@ impl Late {
             self.row_bytes -= key.as_bytes().len() + len(&before);
         }
     }
+}
 
-    /// The newest entry of a scope, if it has not been merged.
-    pub fn scope(&self, scope: ScopeDigest) -> Option<Position> {
-        self.scopes.get(&scope).copied()
-    }
-
-    /// A row, if it has not been merged; the inner `None` says that it was removed.
-    pub fn row(&self, key: &RowKey) -> Option<&LateFrame> {
-        self.rows.get(key)
-    }
-
-    pub fn scopes(&self) -> impl Iterator<Item = (ScopeDigest, Position)> {
-        self.scopes.iter().map(|(scope, position)| (*scope, *position))
-    }
-
-    pub fn rows(&self) -> impl Iterator<Item = (&RowKey, &LateFrame)> {
-        self.rows.iter()
-    }
-
-    /// Up to `limit` rows whose keys begin with `prefix`, from `start` on, in key order.
-    pub fn rows_from(&self, prefix: &[u8], start: Bound<&RowKey>, limit: usize) -> Vec<(RowKey, LateFrame)> {
-        let from = self.rows.range::<RowKey, _>((start, Bound::Unbounded));
-        let with_prefix = from.take_while(|(key, _)| key.as_bytes().starts_with(prefix)).take(limit);
-        with_prefix.map(|(key, framed)| (key.clone(), framed.clone())).collect()
-    }
-
-    /// The last number of the commits that it knows; a snapshot may know one more for a moment.
-    pub fn last_seq(&self) -> u64 {
-        self.last_seq
-    }
-
-    /// About the memory it takes.
-    pub fn bytes(&self) -> usize {
-        self.scopes.len() * SCOPE_BYTES + self.rows.len() * ROW_BYTES + self.row_bytes
-    }
-
-    /// What a commit that adds this is to merge; `last_seq` is the last number before it.
-    pub fn slice(&self, added: &Added, last_seq: u64) -> Slice {
-        let mut lap = self.lap.clone();
-        lap.journal_since += added.bytes;
-        let mut slice = Slice { scopes: Vec::new(), rows: Vec::new(), merged_to: None, lap };
-        let mut left = self.to_merge(added);
-        if left == 0 {
-            return slice;
-        }
-        slice.lap.next = self.take(&mut slice.scopes, &mut slice.rows, &mut left);
-        if left > 0 {
-            slice.merged_to = Some(slice.lap.from);
-            slice.lap = Lap {
-                from: last_seq,
-                next: Next::Scopes(None),
-                journal_before: slice.lap.journal_since,
-                journal_since: 0,
-            };
-        }
-        slice
-    }
-
-    /// How many bytes of the map a commit should merge.
-    fn to_merge(&self, added: &Added) -> usize {
-        let (adding, step) = (added.map_bytes(), (self.bytes_max / SLICES).max(1));
-        let over = (self.bytes() + adding).saturating_sub(self.bytes_max);
-        let journal = self.lap.journal_before + self.lap.journal_since;
-        let is_journal_long = journal > (self.bytes_max.saturating_mul(JOURNAL_PER_BYTE)) as u64;
-        if over == 0 && !is_journal_long {
-            return 0;
-        }
-        // A map that was read anew may be far over; it comes down in steps, too.
-        (over + step).min(step.max(adding.saturating_mul(4)).saturating_mul(2))
-    }
-
-    /// Takes `left` bytes from where the sweep stands; something is left where the lap ends.
-    fn take(
-        &self,
-        scopes: &mut Vec<(ScopeDigest, Position)>,
-        rows: &mut Vec<(RowKey, LateFrame)>,
-        left: &mut usize,
-    ) -> Next {
-        let mut after = None;
-        if let Next::Scopes(last) = &self.lap.next {
-            let from = (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            for (scope, position) in self.scopes.range::<ScopeDigest, _>(from) {
-                scopes.push((*scope, *position));
-                *left = left.saturating_sub(SCOPE_BYTES);
-                if *left == 0 {
-                    return Next::Scopes(Some(*scope));
-                }
-            }
-        } else if let Next::Rows(last) = &self.lap.next {
-            after = last.as_ref();
-        }
-        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        for (key, framed) in self.rows.range::<RowKey, _>(from) {
-            rows.push((key.clone(), framed.clone()));
-            *left = left.saturating_sub(ROW_BYTES + key.as_bytes().len() + len(framed));
-            if *left == 0 {
-                return Next::Rows(Some(key.clone()));
-            }
-        }
-        Next::Scopes(None)
-    }
-
-    /// What is so after the commit that merged `slice` and added `added`, up to the number `last_seq`.
-    pub fn commit(&mut self, slice: Slice, added: Added, last_seq: u64) -> Result<(), Fault> {
-        self.last_seq = last_seq;
-        for (scope, _) in &slice.scopes {
-            self.scopes.remove(scope);
-        }
-        for (key, _) in &slice.rows {
-            self.drop_row(key);
-        }
-        self.lap = slice.lap;
-        self.scopes.extend(added.scopes);
-        self.put_rows(added.rows)
+impl Added {
+    fn map_bytes(&self) -> usize {
+        let rows = self.rows.iter().map(|row| match &row.image {
+            Image::Here(framed) => ROW_BYTES + row.key.len() + framed.len(),
+            Image::Removed => ROW_BYTES + row.key.len(),
+            Image::Settled => 0,
+        });
+        self.scopes.len() * SCOPE_BYTES + rows.sum::<usize>()
     }
 }
 

@@ -10,6 +10,7 @@ mod dry_run;
 pub(crate) mod envelope;
 pub(crate) mod fault;
 pub(crate) mod file_disk;
+mod filter;
 #[cfg(test)]
 mod golden_tests;
 mod late;

@@ -13,10 +13,11 @@ use super::database::{Db, newest_state, put_meta, read_meta};
 use super::disk::{Disk, Found, Published};
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
+use super::filter::Filter;
 use super::late::Late;
 use super::stored::{Identity, State, StoredClass};
 use super::tables::{self, CLASS, INDEX, JOURNAL, JournalKey, META, RESOURCE};
-use crate::core::name::ScopeMode;
+use crate::core::name::{ScopeDigest, ScopeMode};
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Position};
 use crate::core::time::Timestamp;
@@ -45,6 +46,8 @@ pub(crate) struct How {
     pub check_at_open_max: u64,
     /// Memory for what is not merged yet.
     pub late_bytes: usize,
+    /// Memory for the filter over all keys.
+    pub filter_bytes: usize,
     /// Check the whole file whatever its size.
     pub strict: bool,
     /// A handle of this process has failed on the file: what is cached may never have reached the disk.
@@ -131,6 +134,9 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     let journal = database.begin_read()?.open_table(JOURNAL)?;
     let late = Late::read(&journal, classes.keys().copied(), &state, how.late_bytes)?;
     drop(journal);
+    let filter = Filter::new(how.filter_bytes);
+    late.scopes().for_each(|(scope, _)| filter.add_scope(scope));
+    late.rows().for_each(|(key, _)| filter.add_row(key.as_bytes()));
     let db = Db {
         database,
         disk: Arc::clone(disk),
@@ -138,9 +144,26 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         classes: RwLock::new(classes),
         mode: how.mode,
         late: RwLock::new(late),
+        filter,
         check_at_open_max: how.check_at_open_max,
     };
+    if checked {
+        // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
+        fill_filter(&db)?;
+    }
     Ok(Opened { db, state, checked })
+}
+
+fn fill_filter(db: &Db) -> Result<(), Fault> {
+    let snapshot = db.snapshot()?;
+    for item in snapshot.index.iter()? {
+        db.filter.add_scope(ScopeDigest(*item?.0.value()));
+    }
+    for item in snapshot.resource.iter()? {
+        db.filter.add_row(item?.0.value());
+    }
+    db.filter.complete();
+    Ok(())
 }
 
 /// A disk that does not let us says so by its kind; all else is what the engine found.
@@ -264,7 +287,7 @@ fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Faul
     if [epoch, last_seq, records, rows, executed, blocks, indexed, settled].iter().any(|&n| n > SEQ_MAX) {
         return of_state("a count is larger than any store's");
     }
-    if state.merged_to > state.last_seq {
+    if state.merged_to > state.sweep_to || state.sweep_to > state.last_seq {
         return of_state("more was merged than was written");
     }
     if !state.heads.is_sorted_by(|one, next| one.class < next.class) {

@@ -39,6 +39,10 @@ pub(crate) struct State {
     pub clock_settled: Option<Timestamp>,
     /// Every entry up to this number is in `index`, and what it wrote in `resource`, or something newer is.
     pub merged_to: u64,
+    /// Up to this number, what the sweep has passed is merged, too.
+    pub sweep_to: u64,
+    /// How far the sweep has come.
+    pub swept: Swept,
     /// Scopes that have an outcome.
     pub records: u64,
     /// Resources and uniquenesses, what is left of removed ones included.
@@ -53,6 +57,31 @@ pub(crate) struct State {
     pub settled: u64,
     /// One for each class that has an entry, ascending.
     pub heads: Vec<Head>,
+}
+
+/// How far the sweep has come: it passes all scopes, then all rows, each in the order of their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Swept {
+    #[default]
+    Nothing,
+    /// Every scope up to this one.
+    Scope([u8; 16]),
+    /// Every scope, and every row up to this one.
+    Row(Bytes),
+}
+
+impl Swept {
+    pub fn has_scope(&self, scope: [u8; 16]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Scope(last) => scope <= *last,
+            Self::Row(_) => true,
+        }
+    }
+
+    pub fn has_row(&self, key: &[u8]) -> bool {
+        matches!(self, Self::Row(last) if key <= last.as_ref())
+    }
 }
 
 /// The end of a class's chain.
@@ -145,8 +174,8 @@ pub(crate) struct StoredEntry<'e> {
     meta: Cow<'e, [(String, Bytes)]>,
     resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
-    notes: Vec<StoredNote>,
     actor: Cow<'e, str>,
+    notes: Vec<StoredNote>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -207,7 +207,12 @@ impl Walk {
         let late = db.late.read();
         let snapshot = db.snapshot()?;
         let more = self.step(&Seen { snapshot: &snapshot, late: &late })?;
-        Ok(more && !matches!(self.next, Stage::Late))
+        if more && !matches!(self.next, Stage::Late) {
+            return Ok(true);
+        }
+        // Every row of the tables has passed, and what came since was added as it came.
+        db.filter.complete();
+        Ok(false)
     }
 
     fn step(&mut self, seen: &Seen<'_>) -> Result<bool, Fault> {
@@ -316,6 +321,7 @@ impl Walk {
             }
             last = Some(scope);
             self.report.records += 1;
+            seen.snapshot.db.filter.add_scope(ScopeDigest(scope));
             self.leads(seen, ScopeDigest(scope), position_of(position.value()))?;
         }
         Ok(last)
@@ -337,6 +343,7 @@ impl Walk {
                 return Ok(None);
             }
             last = Some(key.value().to_vec());
+            seen.snapshot.db.filter.add_row(key.value());
             let read = self.report.readable("resource", read_row(key.value(), stored.value()))?;
             let Some(key) = RowKey::parse(key.value()) else {
                 self.report.rows += 1;
@@ -410,7 +417,8 @@ fn check_indexed(
         report.fault(&place(position), "the index does not know its scope");
         return Ok(());
     };
-    if !invariants::merged_or_whole(position.seq, merged_to, seen.late.scope(scope).map(|newest| newest.seq)) {
+    if !invariants::merged_or_whole(position.seq, merged_to, seen.late.scope(scope).map(|newest| newest.seq))
+    {
         report.fault(&place(position), "it counts as merged, and it is not");
     }
     if newest == position {

@@ -111,7 +111,7 @@ impl Engine {
             let mut staging = Staging::new(self, &asked.scope.tenant, &mut ids, None);
             let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
             let staged = staging.into_left().staged;
-            let draft = Draft { asked: Arc::clone(asked), policy: *policy, outcome, staged };
+            let draft = Draft::new(asked, *policy, outcome, staged, &self.settings.owner);
             let size = draft.size();
             let verdict = match self.queue.submit(vec![draft], size, attempt > 0, deadline, self) {
                 Err(_) => return Ok(self.full(RETRY_SOON)),

@@ -176,7 +176,7 @@ impl<'e> Call<'e> {
             number,
             guard,
             ran_ahead: left.seen == Seen::Counters,
-            draft: Draft { asked: Arc::clone(asked), policy, outcome, staged: left.staged },
+            draft: Draft::new(asked, policy, outcome, left.staged, &self.engine.settings.owner),
         })
     }
 

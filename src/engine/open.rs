@@ -191,6 +191,7 @@ fn how(settings: &Settings, after_failure: bool) -> How {
         mode: settings.commit_mode,
         check_at_open_max: settings.check_at_open_max,
         late_bytes: settings.late_bytes,
+        filter_bytes: settings.filter_bytes,
         strict: settings.strict_open,
         after_failure,
     }
@@ -200,8 +201,7 @@ fn how(settings: &Settings, after_failure: bool) -> How {
 fn begin(db: &Db, state: &mut State, clock: &EngineClock) -> Result<(), Unopened> {
     state.last_time = clock.now().max(state.last_time);
     state.clock_settled = clock.settled();
-    let last_seq = state.last_seq;
-    db.commit(Batch::default(), state, last_seq)
+    db.commit(Batch::default(), state)
         .map_err(|(Failed::Before(fault) | Failed::Uncertain(fault))| Unopened::Fault(fault))
 }
 

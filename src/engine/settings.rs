@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub replay_bytes: usize,
     /// Memory for what is committed and not merged yet.
     pub late_bytes: usize,
+    /// Memory for the filter over all keys.
+    pub filter_bytes: usize,
     /// The most that waits for the writer.
     pub queue_max: Size,
     /// The most that one commit takes.

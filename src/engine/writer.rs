@@ -10,7 +10,7 @@ use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
 use super::queue::Size;
 use super::replay_index::ReplayIndex;
-use crate::core::audit;
+use crate::core::audit::{self, Brought};
 use crate::core::decide::{Answer, Asked, Command, Decision, View, decide};
 use crate::core::effect::Staged;
 use crate::core::error::{Error, ErrorKind};
@@ -18,7 +18,7 @@ use crate::core::invariants;
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, Position, Record, Transition};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Record, Transition};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
@@ -34,9 +34,23 @@ pub(crate) struct Draft {
     pub policy: Policy,
     pub outcome: Outcome,
     pub staged: Staged,
+    brought: Brought,
 }
 
 impl Draft {
+    /// Made on the caller's thread, with all that can be worked out before the command has its number.
+    pub fn new(asked: &Arc<Asked>, policy: Policy, outcome: Outcome, staged: Staged, actor: &str) -> Self {
+        let brought = Brought::new(
+            &asked.scope,
+            &asked.fingerprint,
+            outcome.resource.as_ref(),
+            actor,
+            &outcome.meta,
+            &KeptBody::of(&outcome),
+        );
+        Self { asked: Arc::clone(asked), policy, outcome, staged, brought }
+    }
+
     /// What it takes of a batch.
     pub fn size(&self) -> Size {
         Size { commands: 1, bytes: self.outcome.bytes_kept() + self.staged.bytes() }
@@ -74,7 +88,7 @@ struct Page {
     /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
     changed: BTreeMap<RowKey, Changed>,
     new_classes: BTreeMap<ClassId, Windows>,
-    accepted: Vec<(ScopeDigest, Arc<Record>)>,
+    accepted: Vec<(ScopeDigest, Arc<Record>, Brought)>,
     stale: u64,
 }
 
@@ -106,7 +120,7 @@ pub(crate) fn write(
         return Ok(verdicts);
     }
     let (batch, publish) = apply(db, &page, &mut next, now, desk)?;
-    db.commit(batch, &mut next, tail.last_seq)?;
+    db.commit(batch, &mut next)?;
     *tail = next;
     count(&desk.counters.commits);
     count_many(&desk.counters.committed, page.accepted.len() as u64);
@@ -207,15 +221,15 @@ fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, 
     if draft.asked.is_protected {
         page.records.insert(draft.asked.digest, Some(Arc::clone(&record)));
     }
-    page.accepted.push((draft.asked.digest, Arc::clone(&record)));
+    page.accepted.push((draft.asked.digest, Arc::clone(&record), draft.brought));
     record
 }
 
 /// Who made a row, if that may be told to this tenant.
 fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
-    let of_batch = page.accepted.iter().find(|(_, record)| record.position == made);
+    let of_batch = page.accepted.iter().find(|(_, record, _)| record.position == made);
     let record = match of_batch {
-        Some((_, record)) => Some(record.entry.scope.clone()),
+        Some((_, record, _)) => Some(record.entry.scope.clone()),
         None => match db.entry(made) {
             Ok(record) => record.map(|record| record.entry.scope),
             // Who made it is told where it can be; that it is taken is sure.
@@ -242,14 +256,14 @@ fn apply(
         }
     }
     let mut publish = Publish::with_capacity(page.accepted.len());
-    for (scope, record) in &page.accepted {
+    for (scope, record, brought) in &page.accepted {
         let is_outcome = record.entry.transition == Transition::Executed;
         let framed = batch.put_entry(record.position, is_outcome.then_some(*scope), &record.entry)?;
         if is_outcome {
             publish.push((*scope, pack(record.position, framed)));
             next.records += u64::from(record.entry.generation == 1);
         }
-        next.set_head(grown(db, next, *scope, record));
+        next.set_head(grown(db, next, *scope, record, brought));
         next.executed += 1;
     }
     for (key, changed) in &page.changed {
@@ -264,7 +278,7 @@ fn apply(
 }
 
 /// The head of a class with one more entry in its chain.
-fn grown(db: &Db, state: &State, scope: ScopeDigest, record: &Record) -> Head {
+fn grown(db: &Db, state: &State, scope: ScopeDigest, record: &Record, brought: &Brought) -> Head {
     let Position { class, seq } = record.position;
     let head = state.head(class);
     let before = head.map_or_else(|| audit::genesis(&db.identity().store_id, class), |head| head.link);
@@ -273,6 +287,6 @@ fn grown(db: &Db, state: &State, scope: ScopeDigest, record: &Record) -> Head {
         class: class.0,
         seq,
         entries: head.map_or(0, |head| head.entries) + 1,
-        link: audit::link(&before, record.position, scope, &record.entry),
+        link: audit::link_of(&before, record.position, scope, &record.entry, brought),
     }
 }
