@@ -54,7 +54,7 @@ impl Options {
             clock: Arc::new(SystemClock::new()),
             clock_jump_max: Duration::from_secs(7 * 24 * 3600),
             clock_settle: Duration::from_secs(600),
-            owner: String::from("onecho"),
+            owner: Arc::from("onecho"),
             authority: None,
         })
     }
@@ -208,7 +208,7 @@ impl Options {
     /// A label of this store, kept with what it writes and shown to callers who wait. At most 128 bytes; no
     /// secret. Default: `onecho`.
     pub fn owner(mut self, label: &str) -> Self {
-        label.clone_into(&mut self.0.owner);
+        self.0.owner = Arc::from(label);
         self
     }
 

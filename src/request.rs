@@ -120,7 +120,7 @@ impl Request {
             scope: self.scope.clone(),
             digest: ScopeDigest::of(&self.scope, mode),
             parts,
-            fingerprint,
+            fingerprint: Arc::new(fingerprint),
             is_protected: self.is_protected,
         }))
     }

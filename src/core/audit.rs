@@ -49,15 +49,12 @@ impl Brought {
         meta: &[(String, Bytes)],
         body: &KeptBody,
     ) -> Self {
-        Self {
-            detail: Sha256::digest(detail(scope, fingerprint, resource, actor)).into(),
-            outcome: Sha256::digest(outcome(meta, body)).into(),
-        }
+        Self { detail: detail(scope, fingerprint, resource, actor), outcome: outcome(meta, body) }
     }
 
     fn of(entry: &Entry) -> Self {
         let Entry { scope, fingerprint, resource, actor, meta, body, .. } = entry;
-        Self::new(scope, fingerprint, resource.as_ref(), actor, meta, body)
+        Self::new(scope, fingerprint, resource.as_deref(), actor, meta, body)
     }
 }
 
@@ -74,37 +71,37 @@ pub(crate) fn link_of(
     entry: &Entry,
     brought: &Brought,
 ) -> Link {
-    let mut hash = Sha256::new_with_prefix(before);
-    hash.update(stub(position, scope, entry));
-    hash.update(content(brought, &entry.notes));
-    hash.finalize().into()
+    let mut out = Layout::default();
+    out.raw(before);
+    stub(&mut out, position, scope, entry);
+    out.raw(&content(brought, &entry.notes));
+    out.finish()
 }
 
 /// What a tombstone keeps in clear.
-fn stub(position: Position, scope: ScopeDigest, entry: &Entry) -> Vec<u8> {
-    let mut out = Layout::with_capacity(64);
+fn stub(out: &mut Layout, position: Position, scope: ScopeDigest, entry: &Entry) {
     out.u16(position.class.0);
     out.u64(position.seq);
     out.u8(entry.transition as u8);
     out.u64(entry.at.0);
-    out.0.extend_from_slice(&scope.0);
+    out.raw(&scope.0);
     out.u8(u8::from(entry.failed));
     out.u16(entry.code);
     out.u32(entry.generation);
-    out.0
 }
 
 /// What a tombstone keeps the digest of.
 fn content(brought: &Brought, notes: &[Note]) -> [u8; 32] {
-    let mut hash = Sha256::new_with_prefix(brought.detail);
-    hash.update(brought.outcome);
-    hash.update(Sha256::digest(effects(notes)));
-    hash.finalize().into()
+    let mut out = Layout::default();
+    out.raw(&brought.detail);
+    out.raw(&brought.outcome);
+    out.raw(&effects(notes));
+    out.finish()
 }
 
 /// What goes when the key window is over.
-fn detail(scope: &Scope, fingerprint: &Fingerprint, resource: Option<&ResourceRef>, actor: &str) -> Vec<u8> {
-    let mut out = Layout::with_capacity(512);
+fn detail(scope: &Scope, fingerprint: &Fingerprint, resource: Option<&ResourceRef>, actor: &str) -> [u8; 32] {
+    let mut out = Layout::default();
     out.text(scope.tenant.as_str());
     out.text(scope.operation.as_str());
     out.text(scope.key.as_str());
@@ -117,14 +114,12 @@ fn detail(scope: &Scope, fingerprint: &Fingerprint, resource: Option<&ResourceRe
         }
     }
     out.text(actor);
-    out.0
+    out.finish()
 }
 
 /// What goes when the body window is over: the outcome.
-fn outcome(meta: &[(String, Bytes)], body: &KeptBody) -> Vec<u8> {
-    const REST_BYTES: usize = 128;
-    let kept = if let KeptBody::Kept(bytes) = body { bytes.len() } else { 0 };
-    let mut out = Layout::with_capacity(kept + REST_BYTES);
+fn outcome(meta: &[(String, Bytes)], body: &KeptBody) -> [u8; 32] {
+    let mut out = Layout::default();
     out.u32(len_u32(meta.len()));
     for (name, value) in meta {
         out.text(name);
@@ -137,17 +132,16 @@ fn outcome(meta: &[(String, Bytes)], body: &KeptBody) -> Vec<u8> {
         }
         KeptBody::NotKept { digest, len } => {
             out.u8(0);
-            out.0.extend_from_slice(&digest.0);
+            out.raw(&digest.0);
             out.u64(*len);
         }
     }
-    out.0
+    out.finish()
 }
 
 /// What goes with it: the effects.
-fn effects(notes: &[Note]) -> Vec<u8> {
-    const USUAL_BYTES: usize = 256;
-    let mut out = Layout::with_capacity(USUAL_BYTES);
+fn effects(notes: &[Note]) -> [u8; 32] {
+    let mut out = Layout::default();
     out.u32(len_u32(notes.len()));
     for note in notes {
         out.bytes(note.key.as_bytes());
@@ -156,44 +150,46 @@ fn effects(notes: &[Note]) -> Vec<u8> {
             None => out.u8(0),
             Some(digest) => {
                 out.u8(1);
-                out.0.extend_from_slice(&digest.0);
+                out.raw(&digest.0);
             }
         }
     }
-    out.0
+    out.finish()
 }
 
-/// Bytes in a fixed order, to be hashed.
-pub(crate) struct Layout(Vec<u8>);
+/// The digest of fields in a fixed order, hashed as they come.
+#[derive(Default)]
+pub(crate) struct Layout(Sha256);
 
 impl Layout {
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self(Vec::with_capacity(bytes))
+    pub fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
     }
 
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// Bytes whose number is fixed.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
 
     pub fn u8(&mut self, number: u8) {
-        self.0.push(number);
+        self.raw(&[number]);
     }
 
     pub fn u16(&mut self, number: u16) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.raw(&number.to_be_bytes());
     }
 
     pub fn u32(&mut self, number: u32) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.raw(&number.to_be_bytes());
     }
 
     pub fn u64(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_be_bytes());
+        self.raw(&number.to_be_bytes());
     }
 
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.u32(len_u32(bytes.len()));
-        self.0.extend_from_slice(bytes);
+        self.raw(bytes);
     }
 
     pub fn text(&mut self, text: &str) {

@@ -17,6 +17,7 @@
 //! decides `Finish` on the rows as they then are, so a check and its act cannot drift apart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb, wrong_codec};
 use super::error::{Error, ErrorKind};
@@ -37,7 +38,7 @@ pub(crate) struct Asked {
     pub digest: ScopeDigest,
     pub parts: Parts,
     /// What a new record would keep.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: Arc<Fingerprint>,
     /// A command without a key: runs, leaves an entry, is never looked up.
     pub is_protected: bool,
 }
@@ -47,7 +48,7 @@ pub(crate) enum Command<'a> {
     /// What is known of the scope?
     Ask,
     /// A closure has run: may its outcome and effects be committed?
-    Finish { outcome: &'a Outcome, staged: &'a Staged, actor: &'a str },
+    Finish { outcome: &'a Outcome, staged: &'a Staged, actor: &'a Arc<str> },
 }
 
 /// Everything a decision may look at: the newest entry of the scope and the rows of the command's footprint.
@@ -180,7 +181,7 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
         failed: entry.failed,
         code: entry.code,
         at: entry.at,
-        resource: entry.resource.clone().filter(|_| is_same),
+        resource: entry.resource.as_deref().filter(|_| is_same).cloned(),
         digest: is_same.then(|| entry.body.digest()),
     };
     debug_assert!(is_same || invariants::tells_another_nothing(&reply));
@@ -194,7 +195,7 @@ fn finish(
     asked: &Asked,
     outcome: &Outcome,
     staged: &Staged,
-    actor: &str,
+    actor: &Arc<str>,
     now: Timestamp,
     policy: &Policy,
     generation: u32,
@@ -217,14 +218,14 @@ fn finish(
         at: now,
         generation,
         scope: asked.scope.clone(),
-        fingerprint: asked.fingerprint.clone(),
+        fingerprint: Arc::clone(&asked.fingerprint),
         failed: outcome.failed,
         code: outcome.code,
         meta: outcome.meta.clone(),
         resource: outcome.resource.clone(),
         body: KeptBody::of(outcome),
         notes,
-        actor: actor.to_owned(),
+        actor: Arc::clone(actor),
     };
     let record = Record { position: view.position, windows: policy.windows(), entry };
     let mut finished = record.finished(now);

@@ -2,6 +2,7 @@
 //! kept.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -98,7 +99,7 @@ pub struct Outcome {
     pub(crate) code: u16,
     pub(crate) meta: Vec<(String, Bytes)>,
     pub(crate) body: Bytes,
-    pub(crate) resource: Option<ResourceRef>,
+    pub(crate) resource: Option<Arc<ResourceRef>>,
     pub(crate) keeps_body: bool,
     pub(crate) with_effects: bool,
 }
@@ -159,7 +160,7 @@ impl Outcome {
 
     /// The resource that the command made or is about.
     pub fn resource(mut self, made: &ResourceRef) -> Self {
-        self.resource = Some(made.clone());
+        self.resource = Some(Arc::new(made.clone()));
         self
     }
 
@@ -173,7 +174,7 @@ impl Outcome {
     /// What the outcome takes of its operation's limit.
     pub(crate) fn bytes_kept(&self) -> usize {
         let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let resource = self.resource.as_ref().map_or(0, ResourceRef::bytes);
+        let resource = self.resource.as_deref().map_or(0, ResourceRef::bytes);
         meta + resource + if self.keeps_body { self.body.len() } else { 0 }
     }
 

@@ -1,6 +1,8 @@
 //! What is kept of a finished command. Owns the entry and its times; must not know the bytes it is written
 //! as.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::effect::Note;
@@ -39,15 +41,15 @@ pub(crate) struct Entry {
     pub at: Timestamp,
     pub generation: u32,
     pub scope: Scope,
-    pub fingerprint: Fingerprint,
+    pub fingerprint: Arc<Fingerprint>,
     pub failed: bool,
     pub code: u16,
     pub meta: Vec<(String, Bytes)>,
-    pub resource: Option<ResourceRef>,
+    pub resource: Option<Arc<ResourceRef>>,
     pub body: KeptBody,
     pub notes: Vec<Note>,
     /// The label of the store that wrote it.
-    pub actor: String,
+    pub actor: Arc<str>,
 }
 
 /// A body as the entry holds it.
@@ -130,7 +132,7 @@ impl Record {
             code: entry.code,
             failed: entry.failed,
             body,
-            resource: entry.resource.clone(),
+            resource: entry.resource.as_deref().cloned(),
             at: entry.at,
             body_until: self.body_until(),
             key_until: self.key_until(),
@@ -155,7 +157,7 @@ impl Record {
             Age::Tombstone | Age::Forgotten => Status::Tombstone {
                 failed: self.entry.failed,
                 code: self.entry.code,
-                resource: self.entry.resource.clone(),
+                resource: self.entry.resource.as_deref().cloned(),
                 at: self.entry.at,
             },
         }

@@ -163,7 +163,7 @@ impl Row {
     /// What the journal keeps of the row that an entry wrote: over all of it but the version, which is the
     /// entry's own number. Numbers and lengths as in the chain; `docs/format.md` lists the fields.
     pub fn digest(&self) -> Digest {
-        let mut out = Layout::with_capacity(64);
+        let mut out = Layout::default();
         out.u16(self.made.class.0);
         out.u64(self.made.seq);
         match self.event_time {
@@ -185,7 +185,7 @@ impl Row {
                 out.resource(holder);
             }
         }
-        Digest::of(out.as_bytes())
+        Digest(out.finish())
     }
 }
 

@@ -5,6 +5,7 @@
 //! fills them. Each part has a frame, so damage in one entry leaves the others readable.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::envelope::{self, Kind, Table};
 use super::fault::{Fault, Unreadable};
@@ -20,6 +21,8 @@ const OVERHEAD_BYTES: usize = 64;
 /// The pages of the largest block that has more than one entry, in bytes: a cold read of one entry reads its
 /// whole block.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// What the state of a store with a few classes takes.
+const STATE_BYTES_USUAL: usize = 256;
 /// How full the pages of a block have to be, in percent, for it not to be cut smaller.
 const FULL_PERCENT: usize = 85;
 
@@ -28,8 +31,8 @@ pub(crate) struct NewEntry {
     pub position: Position,
     /// None for a command without a key.
     pub scope: Option<ScopeDigest>,
-    /// Its frame.
-    pub framed: Vec<u8>,
+    /// Its frame, in the frames of the commit.
+    pub framed: Range<usize>,
     /// The rows that it was the last of its commit to change.
     pub rows: Vec<LateRow>,
 }
@@ -87,7 +90,11 @@ fn first_block(entries: &[NewEntry]) -> usize {
 }
 
 /// The key and the value of a block; `state` is what the commit says of itself, in its last block.
-pub(super) fn write(entries: Vec<NewEntry>, state: Option<State>) -> Result<(JournalKey, Vec<u8>), Fault> {
+pub(super) fn write(
+    entries: Vec<NewEntry>,
+    frames: &[u8],
+    state: Option<State>,
+) -> Result<(JournalKey, Vec<u8>), Fault> {
     let first = entries.first().map_or(NOWHERE, |entry| entry.position);
     let key = position_key(first);
     let listed = entries.iter().map(|entry| {
@@ -96,14 +103,17 @@ pub(super) fn write(entries: Vec<NewEntry>, state: Option<State>) -> Result<(Jou
         Ok(Listed { above: entry.position.seq - first.seq, len, scope })
     });
     let directory = Directory { entries: listed.collect::<Result<_, String>>().map_err(Fault::Refused)? };
-    let mut value =
-        envelope::seal(Table::Journal, &key, Kind::Directory, &directory).map_err(Fault::Refused)?;
+    let bytes = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>();
+    let mut value = Vec::with_capacity(bytes + STATE_BYTES_USUAL);
+    envelope::seal_into(&mut value, Table::Journal, &key, Kind::Directory, &directory)
+        .map_err(Fault::Refused)?;
     let mut tail = Tail { rows: Vec::new(), state };
     for entry in entries {
-        value.extend_from_slice(&entry.framed);
+        // A frame that is not there would be found out by every reader.
+        value.extend_from_slice(frames.get(entry.framed).unwrap_or_default());
         tail.rows.extend(entry.rows);
     }
-    value.extend(envelope::seal(Table::Journal, &key, Kind::Tail, &tail).map_err(Fault::Refused)?);
+    envelope::seal_into(&mut value, Table::Journal, &key, Kind::Tail, &tail).map_err(Fault::Refused)?;
     Ok((key, value))
 }
 
@@ -187,9 +197,9 @@ impl<'b> Block<'b> {
     }
 }
 
-/// The frame of an entry.
-pub(super) fn seal_entry(position: Position, entry: &Entry) -> Result<Vec<u8>, Fault> {
-    envelope::seal(Table::Journal, &position_key(position), Kind::Entry, &StoredEntry::from(entry))
+/// Appends the frame of an entry.
+pub(super) fn seal_entry(out: &mut Vec<u8>, position: Position, entry: &Entry) -> Result<(), Fault> {
+    envelope::seal_into(out, Table::Journal, &position_key(position), Kind::Entry, &StoredEntry::from(entry))
         .map_err(Fault::Refused)
 }
 

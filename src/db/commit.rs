@@ -39,6 +39,10 @@ pub enum CommitMode {
 pub(crate) struct Batch {
     classes: Vec<(ClassId, Windows)>,
     entries: Vec<NewEntry>,
+    /// The frames of the entries, one behind the other.
+    frames: Vec<u8>,
+    /// Where a row is encoded before its bytes are counted.
+    scratch: Vec<u8>,
     settled: Vec<(RowKey, Vec<u8>)>,
 }
 
@@ -58,6 +62,12 @@ impl<F: Into<Fault>> From<F> for Failed {
 }
 
 impl Batch {
+    /// An empty batch for so many entries of so many bytes in all.
+    pub fn with_capacity(entries: usize, bytes: usize) -> Self {
+        let (entries, frames) = (Vec::with_capacity(entries), Vec::with_capacity(bytes));
+        Self { entries, frames, ..Self::default() }
+    }
+
     /// Numbers a class.
     pub fn add_class(&mut self, class: ClassId, windows: Windows) {
         self.classes.push((class, windows));
@@ -70,9 +80,11 @@ impl Batch {
         scope: Option<ScopeDigest>,
         entry: &Entry,
     ) -> Result<&[u8], Fault> {
-        let framed = block::seal_entry(position, entry)?;
-        self.entries.push(NewEntry { position, scope, framed, rows: Vec::new() });
-        Ok(self.entries.last().map(|entry| entry.framed.as_slice()).unwrap_or_default())
+        let start = self.frames.len();
+        block::seal_entry(&mut self.frames, position, entry)?;
+        let framed = start..self.frames.len();
+        self.entries.push(NewEntry { position, scope, framed: framed.clone(), rows: Vec::new() });
+        Ok(self.frames.get(framed).unwrap_or_default())
     }
 
     /// A row as this commit leaves it, once for each row; `seq` is the entry that was the last to change it.
@@ -80,22 +92,23 @@ impl Batch {
         let image = match row {
             None => Image::Removed,
             Some(row) => {
-                let framed =
-                    envelope::seal(Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(row))
-                        .map_err(Fault::Refused)?;
-                if framed.len() > LATE_ROW_BYTES_MAX {
-                    self.settled.push((key.clone(), framed));
+                self.scratch.clear();
+                let stored = StoredRow::from(row);
+                envelope::seal_into(&mut self.scratch, Table::Resource, key.as_bytes(), Kind::Row, &stored)
+                    .map_err(Fault::Refused)?;
+                if self.scratch.len() > LATE_ROW_BYTES_MAX {
+                    self.settled.push((key.clone(), std::mem::take(&mut self.scratch)));
                     Image::Settled
                 } else {
                     // It may wait for long: it keeps no room that it does not need.
-                    Image::Here(Bytes::from(framed.into_boxed_slice()))
+                    Image::Here(Bytes::copy_from_slice(&self.scratch))
                 }
             }
         };
         let writer = self.entries.binary_search_by_key(&seq, |entry| entry.position.seq);
-        if let Some(entry) = writer.ok().and_then(|at| self.entries.get_mut(at)) {
-            entry.rows.push(LateRow { key: key.to_bytes(), image });
-        }
+        let no_writer = |_| Fault::Refused(format!("a row was changed by entry {seq}, which is not written"));
+        let writer = writer.map_err(no_writer)?;
+        self.entries[writer].rows.push(LateRow { key: key.to_bytes(), image });
         Ok(())
     }
 
@@ -160,7 +173,7 @@ fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut S
     let mut journal = write.open_table(JOURNAL)?;
     for block in blocks {
         let is_last = block.last().map(|entry| entry.position.seq) == last;
-        let (key, value) = block::write(block, is_last.then(|| next.clone()))?;
+        let (key, value) = block::write(block, &batch.frames, is_last.then(|| next.clone()))?;
         journal.insert(&key, value.as_slice())?;
     }
     Ok(())

@@ -37,41 +37,55 @@ pub(crate) enum Kind {
     Tail = 7,
 }
 
-/// What most rows have room in, in bytes.
-const FRAME_BYTES_USUAL: usize = 1024;
-
 /// Frames `value` for one place in the file.
 pub(crate) fn seal<T: Serialize>(table: Table, key: &[u8], kind: Kind, value: &T) -> Result<Vec<u8>, String> {
-    frame_of(table, key, kind, |framed| codec::encode_into(value, framed))
+    let mut framed = Vec::new();
+    seal_into(&mut framed, table, key, kind, value)?;
+    Ok(framed)
+}
+
+/// Appends the frame of `value` for one place in the file.
+pub(crate) fn seal_into<T: Serialize>(
+    out: &mut Vec<u8>,
+    table: Table,
+    key: &[u8],
+    kind: Kind,
+    value: &T,
+) -> Result<(), String> {
+    frame_into(out, table, key, kind, |framed| codec::encode_into(value, framed))
 }
 
 /// Frames a body that is encoded already.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn frame(table: Table, key: &[u8], kind: Kind, body: &[u8]) -> Result<Vec<u8>, String> {
-    frame_of(table, key, kind, |framed| {
+    let mut framed = Vec::new();
+    frame_into(&mut framed, table, key, kind, |framed| {
         framed.extend_from_slice(body);
         Ok(())
-    })
+    })?;
+    Ok(framed)
 }
 
-fn frame_of(
+fn frame_into(
+    out: &mut Vec<u8>,
     table: Table,
     key: &[u8],
     kind: Kind,
     put_body: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
-) -> Result<Vec<u8>, String> {
-    let mut framed = Vec::with_capacity(FRAME_BYTES_USUAL);
-    framed.extend_from_slice(&[VERSION, kind as u8, 0, 0, 0, 0]);
-    put_body(&mut framed)?;
+) -> Result<(), String> {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, kind as u8, 0, 0, 0, 0]);
+    put_body(out)?;
+    let framed = &mut out[start..];
     let body_len = framed.len() - HEAD_BYTES;
     if body_len > codec::BODY_BYTES_MAX {
         return Err(format!("{body_len} bytes are more than a row may have"));
     }
     let len = u32::try_from(body_len).map_err(|_| "longer than 4 GiB".to_owned())?;
     framed[HEAD_BYTES - size_of::<u32>()..HEAD_BYTES].copy_from_slice(&len.to_be_bytes());
-    let crc = crc(table, key, &framed);
-    framed.extend_from_slice(&crc.to_be_bytes());
-    Ok(framed)
+    let crc = crc(table, key, framed);
+    out.extend_from_slice(&crc.to_be_bytes());
+    Ok(())
 }
 
 /// The value of a frame that was sealed for this place; the text says what is wrong with any other.

@@ -204,13 +204,13 @@ impl<'e> From<&'e Entry> for StoredEntry<'e> {
             failed: entry.failed,
             code: entry.code,
             meta: entry.meta.as_slice().into(),
-            resource: entry.resource.as_ref().map(Cow::Borrowed),
+            resource: entry.resource.as_deref().map(Cow::Borrowed),
             body: match &entry.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
             },
             notes: entry.notes.iter().map(StoredNote::from).collect(),
-            actor: entry.actor.as_str().into(),
+            actor: (&*entry.actor).into(),
         }
     }
 }
@@ -233,17 +233,17 @@ impl TryFrom<StoredEntry<'_>> for Entry {
                 operation: Operation(text(&stored.operation)),
                 key: Key(text(&stored.key)),
             },
-            fingerprint: stored.fingerprint.into_owned(),
+            fingerprint: Arc::new(stored.fingerprint.into_owned()),
             failed: stored.failed,
             code: stored.code,
             meta: stored.meta.into_owned(),
-            resource: stored.resource.map(Cow::into_owned),
+            resource: stored.resource.map(|resource| Arc::new(resource.into_owned())),
             body: match stored.body {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
             },
             notes: stored.notes.into_iter().map(Note::try_from).collect::<Result<_, _>>()?,
-            actor: stored.actor.into_owned(),
+            actor: stored.actor.into(),
         })
     }
 }

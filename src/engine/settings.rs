@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub clock: Arc<dyn Clock>,
     pub clock_jump_max: Duration,
     pub clock_settle: Duration,
-    pub owner: String,
+    pub owner: Arc<str>,
     pub authority: Option<Arc<Decider>>,
 }
 

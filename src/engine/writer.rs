@@ -43,7 +43,7 @@ impl Draft {
         let brought = Brought::new(
             &asked.scope,
             &asked.fingerprint,
-            outcome.resource.as_ref(),
+            outcome.resource.as_deref(),
             actor,
             &outcome.meta,
             &KeptBody::of(&outcome),
@@ -77,7 +77,7 @@ pub(crate) struct Desk<'e> {
     pub clock: &'e EngineClock,
     pub counters: &'e Counters,
     pub index: &'e ReplayIndex,
-    pub owner: &'e str,
+    pub owner: &'e Arc<str>,
 }
 
 /// Rows and records as the commands of this batch leave them. Rows that they leave alone are outlines.
@@ -98,6 +98,9 @@ struct Changed {
     /// The number of the last entry that changed it.
     by: u64,
 }
+
+/// What most entries take, in bytes.
+const ENTRY_BYTES_USUAL: usize = 1024;
 
 /// What one batch publishes once it is durable.
 type Publish = Vec<(ScopeDigest, Vec<u8>)>;
@@ -249,7 +252,7 @@ fn apply(
     desk: &Desk<'_>,
 ) -> Result<(Batch, Publish), Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, now));
-    let mut batch = Batch::default();
+    let mut batch = Batch::with_capacity(page.accepted.len(), page.accepted.len() * ENTRY_BYTES_USUAL);
     for (&class, &windows) in &page.new_classes {
         if db.class_of(windows).is_err() {
             batch.add_class(class, windows);
