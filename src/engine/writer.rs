@@ -80,10 +80,11 @@ pub(crate) struct Desk<'e> {
     pub owner: &'e Arc<str>,
 }
 
-/// Rows and records as the commands of this batch leave them. Rows that they leave alone are outlines.
+/// Rows and records as the commands of this batch leave them; what is in neither is absent in the file, too.
+/// Rows that they leave alone are outlines.
 #[derive(Default)]
 struct Page {
-    records: BTreeMap<ScopeDigest, Option<Arc<Record>>>,
+    records: BTreeMap<ScopeDigest, Arc<Record>>,
     rows: BTreeMap<RowKey, Option<Row>>,
     /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
     changed: BTreeMap<RowKey, Changed>,
@@ -154,7 +155,7 @@ fn one(
         let text = format!("the file has {CLASSES_MAX} classes of windows already; reuse the windows of one");
         return Ok(Verdict::Fault(Error::new(ErrorKind::LimitExceeded, text)));
     };
-    let known = page.records.get(&draft.asked.digest).cloned().flatten();
+    let known = page.records.get(&draft.asked.digest).filter(|_| draft.asked.is_protected).cloned();
     let view = View {
         record: known.as_deref(),
         rows: &page.rows,
@@ -188,13 +189,16 @@ fn one(
 /// Brings the rows of the command's footprint onto the page.
 fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
     if draft.asked.is_protected && !page.records.contains_key(&draft.asked.digest) {
-        let record = db.record(draft.asked.digest)?.map(Arc::new);
-        page.records.insert(draft.asked.digest, record);
+        if let Some(record) = db.record(draft.asked.digest)? {
+            page.records.insert(draft.asked.digest, Arc::new(record));
+        }
     }
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
         if !page.rows.contains_key(key) {
-            page.rows.insert(key.clone(), db.row(key)?.map(Row::outline));
+            if let Some(row) = db.row(key)? {
+                page.rows.insert(key.clone(), Some(row.outline()));
+            }
         }
     }
     Ok(())
@@ -222,7 +226,7 @@ fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, 
     next.last_seq = position.seq;
     page.new_classes.entry(position.class).or_insert(windows);
     if draft.asked.is_protected {
-        page.records.insert(draft.asked.digest, Some(Arc::clone(&record)));
+        page.records.insert(draft.asked.digest, Arc::clone(&record));
     }
     page.accepted.push((draft.asked.digest, Arc::clone(&record), draft.brought));
     record
