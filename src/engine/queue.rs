@@ -24,7 +24,7 @@ use super::sync::{AtomicUsize, Bell, Mutex, Relaxed, yield_now};
 /// back, short beside a sync.
 const LINGER_MAX: Duration = Duration::from_micros(200);
 /// A leader stops waiting when nobody has come for so long: those it waits for are not coming.
-const QUIET_MAX: Duration = Duration::from_micros(50);
+const QUIET_MAX: Duration = Duration::from_micros(80);
 /// Batches whose callers can sleep at the same time without waking each other.
 const BELLS: usize = 8;
 
