@@ -7,7 +7,7 @@
     clippy::cast_precision_loss,
     reason = "a bench reads the clock, prints, and divides counts"
 )]
-#![allow(dead_code, reason = "the files it includes have more in them")]
+#![allow(dead_code, unused_imports, reason = "the files it includes have more in them")]
 
 /// What the queue needs of the engine's clocks.
 mod clock {

@@ -71,7 +71,9 @@ mod tests {
 
     fn line(entries: &[(u32, char)]) -> Line<char> {
         let mut line = Line::new();
-        entries.iter().for_each(|&(lost, entry)| line.push(lost, entry));
+        for &(lost, entry) in entries {
+            line.push(lost, entry);
+        }
         line
     }
 

@@ -70,7 +70,8 @@ struct Inner<S, A> {
     queued: Line<Queued<S, A>>,
     /// Of all that is queued.
     size: Size,
-    /// Those for whom there was no room. While anybody is outside, something is queued, and so somebody leads.
+    /// Those for whom there was no room, in the same order. While anybody is outside something is queued, and
+    /// so somebody leads.
     outside: Line<Queued<S, A>>,
     is_led: bool,
     /// Submissions that a leader may expect: those of the last batch, and those that waited behind it.
@@ -160,7 +161,9 @@ impl<S, A> Queue<S, A> {
             self.tell_gathered(&inner);
             drop(inner);
             let turn = self.wait_until(&ticket, deadline);
-            if turn.is_none() && let Some(submission) = self.give_up(&ticket) {
+            if turn.is_none()
+                && let Some(submission) = self.give_up(&ticket)
+            {
                 return Err(submission);
             }
             turn

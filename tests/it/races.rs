@@ -125,6 +125,31 @@ fn a_second_entrant_never_comes() {
     assert_eq!(entered.load(SeqCst), 1);
 }
 
+/// Twice as many callers as there are reruns change one row: each of them comes through, for those who lose
+/// take turns.
+#[test]
+fn all_who_change_one_row_come_through() {
+    let store = opened(Options::new().rerun_max(16).default_policy(patient()));
+    let start = Barrier::new(32);
+    std::thread::scope(|scope| {
+        for thread in 0..32 {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                for n in 0..20 {
+                    start.wait();
+                    done(store.execute(&request(&format!("{thread}-{n}")), |fx| {
+                        let sum = fx.get(&COUNT, "contested")?.map_or(0, |row| row.value);
+                        fx.put(&COUNT, "contested", &(sum + 1))?;
+                        Ok(Outcome::succeeded(200))
+                    }));
+                }
+            });
+        }
+    });
+    assert_eq!(store.get(&SHOP, &COUNT, "contested").unwrap().unwrap().value, 640);
+    assert_eq!(store.stats().conflicts, 0);
+}
+
 /// C003, C006, C102: without a budget a second caller is told at once that it is in progress, since when, by
 /// whom, and when to ask again; `status` tells how long the first still has.
 #[test]
