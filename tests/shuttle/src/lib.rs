@@ -30,7 +30,7 @@ macro_rules! file {
 macro_rules! queue {
     ($name:ident) => {
         pub mod queue {
-            file!($name/"queue.rs");
+            file!($name / "queue.rs");
 
             // Inside, to see how many wait.
             pub mod model {
@@ -38,7 +38,7 @@ macro_rules! queue {
             }
         }
         mod line {
-            file!($name/"line.rs");
+            file!($name / "line.rs");
         }
     };
 }
@@ -46,10 +46,10 @@ macro_rules! queue {
 macro_rules! waiting {
     ($name:ident) => {
         mod places {
-            file!($name/"places.rs");
+            file!($name / "places.rs");
         }
         mod turns {
-            file!($name/"turns.rs");
+            file!($name / "turns.rs");
         }
         pub mod waiting {
             include!("waiting_model.rs");
