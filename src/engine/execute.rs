@@ -107,13 +107,14 @@ impl Engine {
         }
         let mut ids = Ids::default();
         let mut lost = None;
+        let mut turn = None;
         for attempt in 0..=self.settings.rerun_max {
             let mut staging = Staging::new(self, &asked.scope.tenant, &mut ids, None);
             let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
             let staged = staging.into_left().staged;
             let draft = Draft::new(asked, *policy, outcome, staged, &self.settings.owner);
             let size = draft.size();
-            let verdict = match self.queue.submit(vec![draft], size, attempt > 0, deadline, self) {
+            let verdict = match self.queue.submit(vec![draft], size, attempt, deadline, self) {
                 Err(_) => return Ok(self.full(RETRY_SOON)),
                 Ok(Err(error)) => {
                     leave_failed(guard, &error);
@@ -131,6 +132,10 @@ impl Engine {
                 }
                 Some(Verdict::Again { resource, version }) => {
                     count(&self.counters.reruns);
+                    if attempt < self.settings.rerun_max {
+                        let row = (asked.scope.tenant.clone(), resource.clone());
+                        turn = self.places.turns.after_loss(turn, row, attempt + 1, deadline);
+                    }
                     lost = Some(Reply::Conflict { resource, version });
                 }
                 Some(Verdict::Fault(error)) => return Err(error),

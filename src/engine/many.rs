@@ -189,7 +189,8 @@ impl<'e> Call<'e> {
         let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
         let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, ..)| *number)));
         let size = drafts.iter().map(Draft::size).fold(Size::default(), Size::and);
-        let verdicts = match self.engine.queue.submit(drafts, size, false, deadline, self.engine) {
+        let lost = waiting.iter().map(|(number, ..)| self.lost[*number]).max().unwrap_or_default();
+        let verdicts = match self.engine.queue.submit(drafts, size, lost, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
             Ok(Err(error)) => {
                 for (number, guard, _) in waiting {

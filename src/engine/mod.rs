@@ -6,6 +6,7 @@ pub(crate) mod counters;
 mod execute;
 mod file;
 mod inside;
+mod line;
 pub(crate) mod many;
 mod open;
 mod places;
@@ -15,6 +16,8 @@ mod replay_index;
 mod scrub;
 pub(crate) mod settings;
 pub(crate) mod staging;
+mod sync;
+mod turns;
 mod writer;
 
 use std::sync::Arc;

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::clock::{Deadline, EngineClock};
+use super::sync::{Condvar, Mutex};
+use super::turns::Turns;
 use crate::core::decide::Asked;
 use crate::core::error::Error;
 use crate::core::fingerprint::Match;
-use crate::core::name::ScopeDigest;
+use crate::core::name::{ScopeDigest, Tenant};
+use crate::core::outcome::ResourceRef;
 use crate::core::policy::{Policy, WhileRunning};
 use crate::core::record::Record;
 use crate::core::reply::{Reply, Status};
@@ -29,6 +30,8 @@ const RETRY_AFTER_MIN: Duration = Duration::from_millis(1);
 pub(crate) struct Places {
     shards: Vec<Mutex<Shard>>,
     owner: String,
+    /// Of callers who lost on a row and are to run again.
+    pub turns: Turns<(Tenant, ResourceRef)>,
 }
 
 #[derive(Default)]
@@ -78,7 +81,8 @@ pub(crate) enum Entered<'p> {
 
 impl Places {
     pub fn new(owner: &str) -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), owner: owner.to_owned() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, owner: owner.to_owned(), turns: Turns::new() }
     }
 
     fn shard(&self, scope: ScopeDigest) -> &Mutex<Shard> {

@@ -169,6 +169,28 @@ fn refuses_when_full(options: Options) {
     assert_eq!((applied(&store), store.stats().refused), (3, 2));
 }
 
+/// A budget bounds the wait for room in the queue, not for the disk: who is queued gets its true answer, also
+/// when that comes later.
+#[test]
+fn who_is_queued_is_answered() {
+    let disk = SimDisk::seeded(1);
+    let store = disk.open(Options::new().default_policy(patient())).unwrap();
+    make_room(&store);
+    disk.fail(Fault::SlowSync(PATIENT), 0);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| store.execute(&request("writing"), counted));
+        let queued = scope.spawn(|| store.execute(&request("queued").wait(Duration::ZERO), counted));
+        while store.stats().queued == 0 {
+            std::thread::yield_now();
+        }
+        let_others_wait();
+        disk.heal();
+        done(writing.join().unwrap());
+        done(queued.join().unwrap());
+    });
+    assert_eq!((applied(&store), store.stats().refused), (2, 0));
+}
+
 /// Room in the file for the next commits: while a file grows, readers wait for its sync.
 fn make_room(store: &Store) {
     for n in 0..4 {
