@@ -34,7 +34,7 @@ const ROW_BYTES: usize = 128;
 /// How much journal may stand behind `merged_to`, as a multiple of the map's bytes: an open reads it.
 const JOURNAL_PER_BYTE: usize = 6;
 /// What is merged at once, as a part of the map: enough for several keys of a leaf, too little to be felt.
-const SLICES: usize = 64;
+const SLICES: usize = 256;
 
 /// The map.
 #[derive(Debug)]
@@ -193,30 +193,20 @@ impl Late {
         self.arriving.bytes() + self.sweeping.bytes()
     }
 
-    /// What a commit that adds this is to merge.
+    /// What a commit that adds this is to merge: the same part of the scopes and of the rows.
     pub fn slice(&self, added: &Added) -> Slice {
-        let mut slice = Slice { scopes: Vec::new(), rows: Vec::new(), turns: false };
-        let mut left = self.to_merge(added);
-        if left == 0 {
-            return slice;
+        let bytes = self.to_merge(added);
+        let turns = bytes > 0 && self.sweeping.is_empty();
+        let swept = if turns { &self.arriving } else { &self.sweeping };
+        let all = swept.bytes().max(1);
+        let part = |keys: usize| keys.saturating_mul(bytes).div_ceil(all).min(keys);
+        let scopes = swept.scopes.iter().take(part(swept.scopes.len()));
+        let rows = swept.rows.iter().take(part(swept.rows.len()));
+        Slice {
+            scopes: scopes.map(|(scope, position)| (*scope, *position)).collect(),
+            rows: rows.map(|(key, framed)| (key.clone(), framed.clone())).collect(),
+            turns,
         }
-        slice.turns = self.sweeping.is_empty();
-        let swept = if slice.turns { &self.arriving } else { &self.sweeping };
-        for (scope, position) in &swept.scopes {
-            if left == 0 {
-                return slice;
-            }
-            slice.scopes.push((*scope, *position));
-            left = left.saturating_sub(SCOPE_BYTES);
-        }
-        for (key, framed) in &swept.rows {
-            if left == 0 {
-                return slice;
-            }
-            slice.rows.push((key.clone(), framed.clone()));
-            left = left.saturating_sub(ROW_BYTES + key.as_bytes().len() + len(framed));
-        }
-        slice
     }
 
     /// How many bytes of the map a commit should merge: what is over, and a step more, so that the next few
@@ -235,12 +225,13 @@ impl Late {
             // What was swept before is all merged, or there is something newer of it.
             state.merged_to = state.sweep_to;
             state.sweep_to = self.last_seq;
-            state.swept = Swept::Nothing;
+            state.swept = Swept::default();
+        }
+        if let Some((scope, _)) = slice.scopes.last() {
+            state.swept.scope = Some(scope.0);
         }
         if let Some((key, _)) = slice.rows.last() {
-            state.swept = Swept::Row(key.to_bytes());
-        } else if let Some((scope, _)) = slice.scopes.last() {
-            state.swept = Swept::Scope(scope.0);
+            state.swept.row = Some(key.to_bytes());
         }
     }
 

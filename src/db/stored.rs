@@ -59,28 +59,22 @@ pub(crate) struct State {
     pub heads: Vec<Head>,
 }
 
-/// How far the sweep has come: it passes all scopes, then all rows, each in the order of their keys.
+/// How far the sweep has come, in the order of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Swept {
-    #[default]
-    Nothing,
-    /// Every scope up to this one.
-    Scope([u8; 16]),
-    /// Every scope, and every row up to this one.
-    Row(Bytes),
+pub(crate) struct Swept {
+    /// The last scope that it passed.
+    pub scope: Option<[u8; 16]>,
+    /// The last row that it passed.
+    pub row: Option<Bytes>,
 }
 
 impl Swept {
     pub fn has_scope(&self, scope: [u8; 16]) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Scope(last) => scope <= *last,
-            Self::Row(_) => true,
-        }
+        self.scope.is_some_and(|last| scope <= last)
     }
 
     pub fn has_row(&self, key: &[u8]) -> bool {
-        matches!(self, Self::Row(last) if key <= last.as_ref())
+        self.row.as_ref().is_some_and(|last| key <= last.as_ref())
     }
 }
 
