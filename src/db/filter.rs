@@ -23,15 +23,19 @@ const BITS_A_KEY: u32 = 6;
 pub(crate) struct Filter {
     blocks: Box<[Block]>,
     seed: RandomState,
+    /// Drawn from the seed: a client that chooses keys cannot aim at a block.
+    fold: [u64; 2],
     is_complete: AtomicBool,
 }
 
 impl Filter {
     /// An empty filter of about so many bytes, that knows nothing yet. With none it never will.
     pub fn new(bytes: usize) -> Self {
+        let seed = RandomState::new();
         Self {
+            fold: [seed.hash_one(0_u8), seed.hash_one(1_u8)],
+            seed,
             blocks: (0..bytes / size_of::<Block>()).map(|_| Block::default()).collect(),
-            seed: RandomState::new(),
             is_complete: AtomicBool::new(false),
         }
     }
@@ -60,7 +64,11 @@ impl Filter {
     }
 
     fn hash_of_scope(&self, scope: ScopeDigest) -> u64 {
-        self.seed.hash_one(u128::from_le_bytes(scope.0))
+        // The digest is uniform already, so one multiplication is hash enough.
+        let [low, high] = halves(scope.0);
+        let product = u128::from(low ^ self.fold[0]) * u128::from(high ^ self.fold[1]);
+        let [low, high] = halves(product.to_le_bytes());
+        low ^ high
     }
 
     fn add(&self, hash: u64) {
@@ -85,6 +93,11 @@ impl Filter {
         let at = (u128::from(hash) * self.blocks.len() as u128) >> u64::BITS;
         self.blocks.get(usize::try_from(at).ok()?)
     }
+}
+
+fn halves(bytes: [u8; 16]) -> [u64; 2] {
+    let (low, high) = bytes.split_at(size_of::<u64>());
+    [low, high].map(|half| half.try_into().map_or(0, u64::from_le_bytes))
 }
 
 /// The word and the bit in it, for each bit of a key: nine bits of the hash each, once its high bits, which

@@ -88,9 +88,18 @@ struct Page {
     rows: BTreeMap<RowKey, Option<Row>>,
     /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
     changed: BTreeMap<RowKey, Changed>,
-    new_classes: BTreeMap<ClassId, Windows>,
+    /// Classes that commands of this batch use, new and known.
+    classes: BTreeMap<ClassId, Windows>,
     accepted: Vec<(ScopeDigest, Arc<Record>, Brought)>,
     stale: u64,
+}
+
+/// The time of a batch, one for all its commands.
+#[derive(Clone, Copy)]
+struct Moment {
+    now: Timestamp,
+    /// When a clock that had jumped settled by itself.
+    settled: Option<Timestamp>,
 }
 
 /// A row that a batch changes.
@@ -115,15 +124,16 @@ pub(crate) fn write(
 ) -> Result<Vec<Verdict>, Failed> {
     let mut next = tail.clone();
     let now = desk.clock.now();
+    let moment = Moment { now, settled: desk.clock.settled() };
     let mut page = Page::default();
     let mut verdicts = Vec::with_capacity(drafts.len());
     for draft in drafts {
-        verdicts.push(one(db, &mut page, &mut next, draft, now, desk)?);
+        verdicts.push(one(db, &mut page, &mut next, draft, moment, desk)?);
     }
     if page.accepted.is_empty() {
         return Ok(verdicts);
     }
-    let (batch, publish) = apply(db, &page, &mut next, now, desk)?;
+    let (batch, publish) = apply(db, &page, &mut next, moment)?;
     db.commit(batch, &mut next)?;
     *tail = next;
     count(&desk.counters.commits);
@@ -141,7 +151,7 @@ fn one(
     page: &mut Page,
     next: &mut State,
     draft: &Draft,
-    now: Timestamp,
+    moment: Moment,
     desk: &Desk<'_>,
 ) -> Result<Verdict, Fault> {
     if let Err(fault) = load(db, page, draft) {
@@ -160,11 +170,12 @@ fn one(
         record: known.as_deref(),
         rows: &page.rows,
         position: Position { class, seq: next.last_seq + 1 },
-        clock_settled: desk.clock.settled(),
+        clock_settled: moment.settled,
     };
     let position = view.position;
     let command = Command::Finish { outcome: &draft.outcome, staged: &draft.staged, actor: desk.owner };
-    let Decision { answer, changes, notices } = decide(&view, &draft.asked, &command, now, &draft.policy);
+    let Decision { answer, changes, notices } =
+        decide(&view, &draft.asked, &command, moment.now, &draft.policy);
     page.stale += u64::from(notices.stale);
     for (key, row) in changes.rows {
         let was_there = page.rows.insert(key.clone(), row).flatten().is_some();
@@ -206,16 +217,16 @@ fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
 
 /// The class of these windows: in the file, in this batch, or new.
 fn class_of(db: &Db, page: &Page, windows: Windows) -> Option<ClassId> {
+    if let Some((class, _)) = page.classes.iter().find(|(_, known)| **known == windows) {
+        return Some(*class);
+    }
     let first_free = match db.class_of(windows) {
         Ok(class) => return Some(class),
         Err(first_free) => first_free,
     };
-    if let Some((class, _)) = page.new_classes.iter().find(|(_, known)| **known == windows) {
-        return Some(*class);
-    }
     // Classes of the file stand among those of the batch once a command has used them: the number has to be
     // free in both.
-    let after_batch = page.new_classes.keys().next_back().map_or(0, |last| last.0 + 1);
+    let after_batch = page.classes.keys().next_back().map_or(0, |last| last.0 + 1);
     let new = first_free.0.max(after_batch);
     (usize::from(new) <= CLASSES_MAX).then_some(ClassId(new))
 }
@@ -224,7 +235,7 @@ fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, 
     let windows = draft.policy.windows();
     let record = Arc::new(Record { position, windows, entry });
     next.last_seq = position.seq;
-    page.new_classes.entry(position.class).or_insert(windows);
+    page.classes.entry(position.class).or_insert(windows);
     if draft.asked.is_protected {
         page.records.insert(draft.asked.digest, Arc::clone(&record));
     }
@@ -248,16 +259,10 @@ fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option
 }
 
 /// Encodes everything that was decided.
-fn apply(
-    db: &Db,
-    page: &Page,
-    next: &mut State,
-    now: Timestamp,
-    desk: &Desk<'_>,
-) -> Result<(Batch, Publish), Fault> {
-    debug_assert!(invariants::time_goes_on(next.last_time, now));
+fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<(Batch, Publish), Fault> {
+    debug_assert!(invariants::time_goes_on(next.last_time, moment.now));
     let mut batch = Batch::with_capacity(page.accepted.len(), page.accepted.len() * ENTRY_BYTES_USUAL);
-    for (&class, &windows) in &page.new_classes {
+    for (&class, &windows) in &page.classes {
         if db.class_of(windows).is_err() {
             batch.add_class(class, windows);
         }
@@ -279,8 +284,8 @@ fn apply(
         next.rows = next.rows.saturating_add(u64::from(row.is_some()));
         next.rows = next.rows.saturating_sub(u64::from(changed.was_there));
     }
-    next.last_time = now.max(next.last_time);
-    next.clock_settled = desk.clock.settled();
+    next.last_time = moment.now.max(next.last_time);
+    next.clock_settled = moment.settled;
     Ok((batch, publish))
 }
 
