@@ -210,8 +210,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn peek_into<'b>(&self, request: &Request, buffer: &'b mut ReplayBuffer) -> Option<OutcomeRef<'b>> {
-        let asked = request.asked(self.engine().settings()).ok()?;
-        let receipt = self.engine().answered(&asked, buffer.room())?;
+        let imprint = request.imprint(self.engine().settings())?;
+        let receipt = self.engine().answered(&imprint, buffer.room())?;
         Some(OutcomeRef::new(receipt, buffer))
     }
 
@@ -233,7 +233,7 @@ impl Store {
     /// ```
     #[must_use]
     pub fn peek_receipt(&self, request: &Request) -> Option<Receipt> {
-        self.engine().receipt(&*request.asked(self.engine().settings()).ok()?)
+        self.engine().receipt(&*request.imprint(self.engine().settings())?)
     }
 
     /// What is known of a scope. Looks, never runs.

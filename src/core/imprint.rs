@@ -9,58 +9,71 @@
 //! [`decide`](super::decide::decide).
 
 use super::fingerprint::Fingerprint;
-use super::name::Scope;
+use super::name::{Scope, ScopeDigest};
 
 /// Words before the names: four of the digest, one of numbers and lengths.
 pub(crate) const HEAD_WORDS: usize = 5;
 /// Head and names of 88 bytes together lie in the imprint itself.
 const SHORT_WORDS: usize = 16;
 
-/// Scope and fingerprint as words.
+/// Scope and fingerprint as words, behind the digest that leads to them. What a lookup needs of a usual
+/// request lies together.
 #[derive(Clone, Debug)]
-pub(crate) struct Imprint(Words);
-
-#[derive(Clone, Debug)]
-enum Words {
-    Short([u64; SHORT_WORDS], u8),
-    Long(Box<[u64]>),
+#[repr(C)]
+pub(crate) struct Imprint {
+    digest: [u64; 2],
+    count: u64,
+    short: [u64; SHORT_WORDS],
+    /// All words, where they are more than `short` has.
+    long: Option<Box<[u64]>>,
 }
 
 impl Imprint {
     /// The imprint of a request, and of the record that it would make.
-    pub fn of(scope: &Scope, fingerprint: &Fingerprint) -> Self {
+    pub fn of(digest: ScopeDigest, scope: &Scope, fingerprint: &Fingerprint) -> Self {
         let names = [scope.tenant.as_str(), scope.operation.as_str(), scope.key.as_str()];
         let bytes: usize = names.iter().map(|name| name.len()).sum();
         let count = HEAD_WORDS + bytes.div_ceil(size_of::<u64>());
-        let mut words = if count <= SHORT_WORDS {
-            Words::Short([0; SHORT_WORDS], count as u8)
-        } else {
-            Words::Long(vec![0; count].into_boxed_slice())
+        let mut imprint = Self {
+            digest: digest.words(),
+            count: count as u64,
+            short: [0; SHORT_WORDS],
+            long: (count > SHORT_WORDS).then(|| vec![0; count].into_boxed_slice()),
         };
-        let all = words.as_mut();
-        let (scheme, policy, digest) = fingerprint.deciding();
-        put(&mut all[..HEAD_WORDS - 1], digest.iter());
-        all[HEAD_WORDS - 1] = names.iter().fold(u64::from(scheme) << 8 | u64::from(policy), |word, name| {
-            word << LENGTH_BITS | name.len() as u64
-        });
-        put(&mut all[HEAD_WORDS..], names.iter().flat_map(|name| name.as_bytes()));
-        Self(words)
+        let (scheme, policy, decides) = fingerprint.deciding();
+        let words = imprint.long.as_deref_mut().unwrap_or(&mut imprint.short);
+        put(&mut words[..HEAD_WORDS - 1], decides.iter());
+        words[HEAD_WORDS - 1] =
+            names.iter().fold(u64::from(scheme) << 8 | u64::from(policy), |word, name| {
+                word << LENGTH_BITS | name.len() as u64
+            });
+        put(&mut words[HEAD_WORDS..], names.iter().flat_map(|name| name.as_bytes()));
+        imprint
+    }
+
+    /// The digest of the scope.
+    #[inline]
+    pub fn digest(&self) -> [u64; 2] {
+        self.digest
     }
 
     /// The head, of [`HEAD_WORDS`].
+    #[inline]
     pub fn head(&self) -> &[u64] {
         &self.words()[..HEAD_WORDS]
     }
 
     /// The names, one behind the other.
+    #[inline]
     pub fn names(&self) -> &[u64] {
         &self.words()[HEAD_WORDS..]
     }
 
+    #[inline]
     fn words(&self) -> &[u64] {
-        match &self.0 {
-            Words::Short(words, count) => &words[..usize::from(*count)],
-            Words::Long(words) => words,
+        match &self.long {
+            None => &self.short[..(self.count as usize).min(SHORT_WORDS)],
+            Some(words) => words,
         }
     }
 }
@@ -71,15 +84,6 @@ const LENGTH_BITS: u32 = 13;
 /// How long tenant, operation and key are, by the last word of a head.
 pub(crate) fn name_bytes(word: u64) -> [usize; 3] {
     [2, 1, 0].map(|place| (word >> (place * LENGTH_BITS)) as usize & ((1 << LENGTH_BITS) - 1))
-}
-
-impl Words {
-    fn as_mut(&mut self) -> &mut [u64] {
-        match self {
-            Self::Short(words, count) => &mut words[..usize::from(*count)],
-            Self::Long(words) => words,
-        }
-    }
 }
 
 /// Bytes into words, little end first, the last word filled up with zeros.

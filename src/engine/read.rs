@@ -8,6 +8,7 @@ use super::inside::Inside;
 use super::replay_index::AnswerBuffer;
 use crate::core::decide::{Answer, Asked, Command, View, decide};
 use crate::core::error::Error;
+use crate::core::imprint::Imprint;
 use crate::core::name::{Scope, ScopeDigest};
 use crate::core::outcome::Body;
 use crate::core::policy::Policy;
@@ -37,22 +38,22 @@ impl Engine {
 
     /// The receipt of a command that has run, from memory. A miss proves nothing.
     #[inline]
-    pub fn receipt(&self, asked: &Asked) -> Option<Receipt> {
-        if !asked.is_protected || !self.file.is_open() {
+    pub fn receipt(&self, imprint: &Imprint) -> Option<Receipt> {
+        if !self.file.is_open() {
             return None;
         }
-        let receipt = self.index.receipt(asked, self.clock.glance())?;
+        let receipt = self.index.receipt(imprint, self.clock.glance())?;
         self.counters.replayed.count(false);
         Some(receipt)
     }
 
     /// The whole answer of a command that has run, copied from memory. A miss proves nothing.
     #[inline]
-    pub fn answered(&self, asked: &Asked, out: &mut AnswerBuffer) -> Option<Receipt> {
-        if !asked.is_protected || !self.file.is_open() {
+    pub fn answered(&self, imprint: &Imprint, out: &mut AnswerBuffer) -> Option<Receipt> {
+        if !self.file.is_open() {
             return None;
         }
-        let receipt = self.index.answer(asked, self.clock.glance(), out)?;
+        let receipt = self.index.answer(imprint, self.clock.glance(), out)?;
         self.counters.replayed.count(true);
         Some(receipt)
     }
@@ -62,7 +63,7 @@ impl Engine {
         if !asked.is_protected || !self.file.is_open() {
             return None;
         }
-        if let Some(finished) = self.index.finished(asked, self.clock.glance()) {
+        if let Some(finished) = self.index.finished(&asked.imprint, self.clock.glance()) {
             self.counters.replayed.count(matches!(finished.body, Body::Present(_)));
             return Some(Reply::Replay(finished));
         }

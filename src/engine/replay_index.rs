@@ -36,7 +36,7 @@ pub(crate) use self::answer::{AnswerBuffer, metadata};
 use self::shape::RECORD_WORDS;
 pub(crate) use self::table::Stamp;
 use self::table::{SET_BYTES, Table};
-use crate::core::decide::Asked;
+use crate::core::imprint::Imprint;
 use crate::core::name::ScopeDigest;
 use crate::core::outcome::Finished;
 use crate::core::receipt::Receipt;
@@ -51,7 +51,7 @@ pub(crate) struct ReplayIndex {
 impl ReplayIndex {
     /// An index that allocates as many whole sets as `bytes` has room for, now and never again.
     ///
-    /// With less than one set (about 8 KiB) it is off: each look misses and each `publish` does nothing.
+    /// With less than one set (about 15 KiB) it is off: each look misses and each `publish` does nothing.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let random = RandomState::new();
@@ -59,38 +59,38 @@ impl ReplayIndex {
         Self { table: Table::new(bytes / SET_BYTES, seed) }
     }
 
-    /// The receipt of the command that `asked` repeats, if a retry would be a replay at `now`.
+    /// The receipt of the command that a request repeats, if a retry would be a replay at `now`.
     ///
     /// Scope, fingerprint and times are judged where they lie. Wait-free; takes no lock, allocates nothing,
     /// makes no system call, and writes nothing shared except an eviction mark that is not yet set.
     #[inline]
-    pub fn receipt(&self, asked: &Asked, now: Timestamp) -> Option<Receipt> {
-        self.table.read(asked.digest.words(), |words| {
-            let (receipt, _) = card::judge(words, &asked.imprint)?;
+    pub fn receipt(&self, imprint: &Imprint, now: Timestamp) -> Option<Receipt> {
+        self.table.read(imprint.digest(), |words| {
+            let (receipt, _) = card::judge(words, imprint)?;
             receipt.age(now).map(|_| receipt)
         })
     }
 
     /// As [`ReplayIndex::receipt`], and copies the answer; only where the body is there.
     #[inline]
-    pub fn answer(&self, asked: &Asked, now: Timestamp, out: &mut AnswerBuffer) -> Option<Receipt> {
-        self.table.read(asked.digest.words(), |words| {
-            let (receipt, kept) = card::judge(words, &asked.imprint)?;
+    pub fn answer(&self, imprint: &Imprint, now: Timestamp, out: &mut AnswerBuffer) -> Option<Receipt> {
+        self.table.read(imprint.digest(), |words| {
+            let (receipt, kept) = card::judge(words, imprint)?;
             if !kept || receipt.age(now) != Some(Age::Whole) {
                 return None;
             }
-            card::copy_answer(words, &asked.imprint, out);
+            card::copy_answer(words, imprint, out);
             Some(receipt)
         })
     }
 
     /// As [`ReplayIndex::receipt`], with all that a retry is told.
-    pub fn finished(&self, asked: &Asked, now: Timestamp) -> Option<Finished> {
+    pub fn finished(&self, imprint: &Imprint, now: Timestamp) -> Option<Finished> {
         let mut out = AnswerBuffer::new();
-        let (receipt, kept) = self.table.read(asked.digest.words(), |words| {
-            let (receipt, kept) = card::judge(words, &asked.imprint)?;
+        let (receipt, kept) = self.table.read(imprint.digest(), |words| {
+            let (receipt, kept) = card::judge(words, imprint)?;
             receipt.age(now)?;
-            card::copy_answer(words, &asked.imprint, &mut out);
+            card::copy_answer(words, imprint, &mut out);
             Some((receipt, kept))
         })?;
         card::finished(receipt, kept, now, &out)
@@ -110,7 +110,7 @@ impl ReplayIndex {
     ///
     /// A record that no slot can hold withdraws the scope: what it had is no longer true.
     pub fn publish(&self, scope: ScopeDigest, record: &Record) {
-        match card::pack(record) {
+        match card::pack(scope, record) {
             Some(words) => self.table.publish(scope.words(), &words),
             None => self.table.withdraw(scope.words()),
         }
@@ -124,7 +124,7 @@ impl ReplayIndex {
     /// Puts in what a reader found in a snapshot that it took after `stamp`, unless the file's side has
     /// changed the set since. Never waits: where the publishing lock is taken, nothing happens.
     pub fn fill(&self, scope: ScopeDigest, record: &Record, stamp: Stamp) {
-        if let Some(words) = card::pack(record) {
+        if let Some(words) = card::pack(scope, record) {
             self.table.fill(scope.words(), &words, stamp);
         }
     }

@@ -5,4 +5,4 @@
 pub(super) const RECORD_WORDS: usize = 15 * 8 - 4;
 
 /// The slots in which a scope may be found: their tags fill one cache line.
-pub(super) const SET_SLOTS: usize = 8;
+pub(super) const SET_SLOTS: usize = 16;

@@ -4,8 +4,8 @@
 //!
 //! # Shape
 //!
-//! A set has eight slots, and a cache line with a tag for each, so a miss usually reads that line only. The
-//! lines of all sets lie together, apart from the slots: those of 100,000 records stay in a processor's
+//! A set has sixteen slots, and a cache line with a tag of 32 bits for each, so a miss usually reads that line
+//! only. The lines of all sets lie together, apart from the slots: those of 100,000 records stay in a processor's
 //! cache. A digest belongs to one set, chosen by a hash with a seed of this table: a client that chooses keys
 //! cannot aim at a set. The digest is uniform already, so two multiplications are hash enough.
 //!
@@ -26,7 +26,9 @@ use super::slot::{Slot, Words};
 use super::sync::{AtomicU64, Mutex, Relaxed, order};
 
 /// The tag of a slot without a record.
-const TAG_FREE: u64 = 0;
+const TAG_FREE: u32 = 0;
+/// Two tags share a word.
+const TAG_BITS: u32 = u32::BITS;
 
 /// What one set costs, in bytes: its tags, its slots, its count and its hand.
 pub(super) const SET_BYTES: usize =
@@ -44,7 +46,36 @@ pub(super) struct Table {
 
 /// The tags of one set, on one cache line.
 #[repr(align(64))]
-struct Tags([AtomicU64; SET_SLOTS]);
+struct Tags([AtomicU64; SET_SLOTS / 2]);
+
+impl Tags {
+    /// The slots of this tag.
+    #[inline]
+    fn places(&self, tag: u32) -> impl Iterator<Item = usize> {
+        let both = u64::from(tag) << TAG_BITS | u64::from(tag);
+        self.0.iter().enumerate().flat_map(move |(at, pair)| {
+            let differs = pair.load(Relaxed) ^ both;
+            [(differs as u32 == 0).then_some(2 * at), (differs >> TAG_BITS == 0).then_some(2 * at + 1)]
+                .into_iter()
+                .flatten()
+        })
+    }
+
+    fn get(&self, place: usize) -> u32 {
+        (self.0[place / 2].load(Relaxed) >> shift(place)) as u32
+    }
+
+    /// Needs the publishing lock: the other tag of the word is written back as it was.
+    fn set(&self, place: usize, tag: u32) {
+        let pair = self.0[place / 2].load(Relaxed);
+        let other = pair & !(u64::from(u32::MAX) << shift(place));
+        self.0[place / 2].store(other | u64::from(tag) << shift(place), Relaxed);
+    }
+}
+
+fn shift(place: usize) -> u32 {
+    if place % 2 == 0 { 0 } else { TAG_BITS }
+}
 
 /// What only the publisher writes, on cache lines of its own: a publish must not slow the readers of the
 /// fields beside.
@@ -63,7 +94,7 @@ impl Table {
     /// A table of `sets` sets.
     pub fn new(sets: usize, seed: [u64; 2]) -> Self {
         Self {
-            tags: (0..sets).map(|_| Tags(std::array::from_fn(|_| AtomicU64::new(TAG_FREE)))).collect(),
+            tags: (0..sets).map(|_| Tags(std::array::from_fn(|_| AtomicU64::new(0)))).collect(),
             slots: (0..sets).map(|_| std::array::from_fn(|_| Slot::new())).collect(),
             changes: (0..sets).map(|_| AtomicU64::new(0)).collect(),
             seed,
@@ -86,16 +117,12 @@ impl Table {
     /// What `look` says of the record of `digest`; none when it is not here, when it changes meanwhile, or
     /// when `look` says none.
     ///
-    /// Wait-free: at most eight slots are looked at, each once.
+    /// Wait-free: at most sixteen slots are looked at, each once.
     #[inline]
     pub fn read<R>(&self, digest: [u64; 2], mut look: impl FnMut(&Words<'_>) -> Option<R>) -> Option<R> {
         let set = self.set_of(digest);
-        let (Tags(tags), slots) = (self.tags.get(set)?, self.slots.get(set)?);
-        let tag = tag_of(digest);
-        tags.iter()
-            .zip(slots)
-            .filter(|(known, _)| known.load(Relaxed) == tag)
-            .find_map(|(_, slot)| slot.read(digest, &mut look))
+        let (tags, slots) = (self.tags.get(set)?, self.slots.get(set)?);
+        tags.places(tag_of(digest)).find_map(|place| slots[place].read(digest, &mut look))
     }
 
     /// Makes `words` the record of `digest`, in the place of what it had; more than fit withdraw it.
@@ -162,7 +189,7 @@ impl Table {
         for set in 0..self.sets() {
             self.changed(set);
             for place in 0..SET_SLOTS {
-                if self.tags[set].0[place].load(Relaxed) != TAG_FREE {
+                if self.tags[set].get(place) != TAG_FREE {
                     self.free(set, place);
                 }
             }
@@ -191,13 +218,11 @@ impl Table {
     }
 
     fn find(&self, set: usize, digest: [u64; 2]) -> Option<usize> {
-        let tag = tag_of(digest);
-        let (Tags(tags), slots) = (&self.tags[set], &self.slots[set]);
-        (0..SET_SLOTS).find(|&place| tags[place].load(Relaxed) == tag && slots[place].holds(digest))
+        self.tags[set].places(tag_of(digest)).find(|&place| self.slots[set][place].holds(digest))
     }
 
     fn find_free(&self, set: usize) -> Option<usize> {
-        self.tags[set].0.iter().position(|tag| tag.load(Relaxed) == TAG_FREE)
+        self.tags[set].places(TAG_FREE).next()
     }
 
     /// A record that was not here into a slot that may be had.
@@ -205,15 +230,15 @@ impl Table {
         let slot = &self.slots[set][place];
         slot.fill(digest, words);
         slot.mark_unread();
-        let was = self.tags[set].0[place].load(Relaxed);
-        self.tags[set].0[place].store(tag_of(digest), Relaxed);
+        let was = self.tags[set].get(place);
+        self.tags[set].set(place, tag_of(digest));
         if was == TAG_FREE {
             self.publishing.published.fetch_add(1, Relaxed);
         }
     }
 
     fn free(&self, set: usize, place: usize) {
-        self.tags[set].0[place].store(TAG_FREE, Relaxed);
+        self.tags[set].set(place, TAG_FREE);
         self.slots[set][place].empty();
         self.publishing.published.fetch_sub(1, Relaxed);
     }
@@ -245,8 +270,8 @@ const NEXT_PLACE: [u8; SET_SLOTS] = {
     next
 };
 
-/// The first word of the digest, made different from [`TAG_FREE`].
+/// Half a word of the digest, made different from [`TAG_FREE`].
 #[inline]
-fn tag_of(digest: [u64; 2]) -> u64 {
-    digest[0] | 1
+fn tag_of(digest: [u64; 2]) -> u32 {
+    digest[0] as u32 | 1
 }
