@@ -49,16 +49,17 @@ pub(super) struct Table {
 struct Tags([AtomicU64; SET_SLOTS / 2]);
 
 impl Tags {
-    /// The slots of this tag.
+    /// The slots of this tag, a bit each.
     #[inline]
-    fn places(&self, tag: u32) -> impl Iterator<Item = usize> {
+    fn places(&self, tag: u32) -> u32 {
         let both = u64::from(tag) << TAG_BITS | u64::from(tag);
-        self.0.iter().enumerate().flat_map(move |(at, pair)| {
+        let mut places = 0;
+        for (at, pair) in self.0.iter().enumerate() {
             let differs = pair.load(Relaxed) ^ both;
-            [(differs as u32 == 0).then_some(2 * at), (differs >> TAG_BITS == 0).then_some(2 * at + 1)]
-                .into_iter()
-                .flatten()
-        })
+            let equal = u32::from(differs as u32 == 0) | u32::from(differs >> TAG_BITS == 0) << 1;
+            places |= equal << (2 * at);
+        }
+        places
     }
 
     fn get(&self, place: usize) -> u32 {
@@ -122,7 +123,14 @@ impl Table {
     pub fn read<R>(&self, digest: [u64; 2], mut look: impl FnMut(&Words<'_>) -> Option<R>) -> Option<R> {
         let set = self.set_of(digest);
         let (tags, slots) = (self.tags.get(set)?, self.slots.get(set)?);
-        tags.places(tag_of(digest)).find_map(|place| slots[place].read(digest, &mut look))
+        let mut places = tags.places(tag_of(digest));
+        while places != 0 {
+            if let seen @ Some(_) = slots[places.trailing_zeros() as usize].read(digest, &mut look) {
+                return seen;
+            }
+            places &= places - 1;
+        }
+        None
     }
 
     /// Makes `words` the record of `digest`, in the place of what it had; more than fit withdraw it.
@@ -218,11 +226,13 @@ impl Table {
     }
 
     fn find(&self, set: usize, digest: [u64; 2]) -> Option<usize> {
-        self.tags[set].places(tag_of(digest)).find(|&place| self.slots[set][place].holds(digest))
+        let places = self.tags[set].places(tag_of(digest));
+        (0..SET_SLOTS).find(|&place| places >> place & 1 == 1 && self.slots[set][place].holds(digest))
     }
 
     fn find_free(&self, set: usize) -> Option<usize> {
-        self.tags[set].places(TAG_FREE).next()
+        let free = self.tags[set].places(TAG_FREE);
+        (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
     /// A record that was not here into a slot that may be had.
