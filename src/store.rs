@@ -190,8 +190,8 @@ impl Store {
     /// It answers only what [`Reply::Replay`] with a [`Body::Present`](crate::Body::Present) would say, and
     /// says the same. `None` is everything else, and proves nothing: ask [`Store::peek`] for what the memory
     /// knows otherwise (another request under the key, an expired key, a body that is gone), or
-    /// [`Store::execute`], which also reads the file. A window is taken to be over up to some 20 milliseconds
-    /// late, never early. Of a stopped or closed store it is always `None`.
+    /// [`Store::execute`], which also reads the file. A window is taken to be over some milliseconds
+    /// late (an eighth of a second at most), never early. Of a stopped or closed store it is always `None`.
     ///
     /// The request is hashed by its first use with a store, which allocates; later ones do not.
     ///

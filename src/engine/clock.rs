@@ -92,7 +92,7 @@ impl Clock for SystemClock {
 const STEP_TOLERANCE_MS: u64 = 1_000;
 
 /// A glance believes the wall clock for so long after the last full look, and so far beyond it.
-const GLANCE: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(100);
 /// How far a recent wall clock may be behind the newest time without having been set back.
 const RECENT_LAG_MS: u64 = 20;
 
@@ -154,11 +154,12 @@ impl EngineClock {
         self.read(&mut self.reading.lock())
     }
 
-    /// Engine time for a look that takes no lock and can be a few milliseconds late: never earlier than what
-    /// anybody was told before, never ahead of [`EngineClock::now`].
+    /// Engine time for a look that waits for nobody and can be late: never earlier than what anybody was told
+    /// before, never ahead of [`EngineClock::now`], some milliseconds behind it as a rule, and a tenth of a
+    /// second and [`RECENT_LAG_MS`] at most, where the wall clock stands still.
     ///
-    /// While the wall clock goes on in small steps it is believed as it is. Once a second, and whenever it
-    /// does anything else, it is looked at closely; if somebody does so already, the newest time that was
+    /// While the wall clock goes on in small steps it is believed as it is. Ten times a second, and whenever
+    /// it does anything else, it is looked at closely; if somebody does so already, the newest time that was
     /// told is good enough.
     #[inline]
     pub fn glance(&self) -> Timestamp {
@@ -181,6 +182,12 @@ impl EngineClock {
             Some(mut reading) => self.read(&mut reading),
             None => Timestamp(newest),
         }
+    }
+
+    /// Keeps the lock, to show who does without.
+    #[cfg(test)]
+    pub fn held(&self) -> impl Drop {
+        self.reading.lock()
     }
 
     fn step_max(&self) -> u64 {
@@ -283,3 +290,6 @@ impl Deadline {
         self.0.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -217,3 +217,7 @@ pub(crate) struct Numbers {
     pub checked: bool,
     pub is_full: bool,
 }
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

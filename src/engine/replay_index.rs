@@ -134,6 +134,12 @@ impl ReplayIndex {
         self.table.clear();
     }
 
+    /// Keeps the publishing lock, to show who does without.
+    #[cfg(test)]
+    pub fn held(&self) -> impl Drop {
+        self.table.held()
+    }
+
     /// How many records there are.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -147,5 +153,7 @@ impl ReplayIndex {
     }
 }
 
+#[cfg(test)]
+mod agreement_tests;
 #[cfg(test)]
 mod tests;

@@ -205,6 +205,12 @@ impl Table {
         hands.fill(0);
     }
 
+    /// Keeps the publishing lock, to show who does without.
+    #[cfg(test)]
+    pub fn held(&self) -> impl Drop {
+        self.publishing.hands.lock()
+    }
+
     /// The set of a digest; out of range when there is none.
     #[inline]
     fn set_of(&self, digest: [u64; 2]) -> usize {
