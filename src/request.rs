@@ -40,12 +40,16 @@ pub struct Request {
     prepared: OnceLock<Prepared>,
 }
 
+/// The number of no settings.
+const NEVER_LOOKED_UP: u64 = 0;
+
 /// A request as stores of one kind carry it. What a look into memory needs comes first and lies in the
 /// request itself: each pointer on the way would be a cache miss more.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Prepared {
-    /// Of the settings that it was made for, which spares the look at mode and policy.
+    /// Of the settings that it was made for, which spares the look at mode and policy; none of a request
+    /// without a key.
     number: u64,
     imprint: Imprint,
     mode: ScopeMode,
@@ -135,16 +139,16 @@ impl Request {
 
     /// What is looked for in memory; none for a request that is never looked up, or that is none.
     #[inline]
-    pub(crate) fn imprint(&self, settings: &Settings) -> Option<Cow<'_, Imprint>> {
-        if !self.is_protected {
-            return None;
+    pub(crate) fn with_imprint<R>(
+        &self,
+        settings: &Settings,
+        look: impl FnOnce(&Imprint) -> Option<R>,
+    ) -> Option<R> {
+        match self.prepared.get() {
+            Some(prepared) if prepared.number == settings.number => look(&prepared.imprint),
+            _ if !self.is_protected => None,
+            _ => look(&self.prepare(settings).ok()?.imprint),
         }
-        if let Some(prepared) = self.prepared.get()
-            && prepared.number == settings.number
-        {
-            return Some(Cow::Borrowed(&prepared.imprint));
-        }
-        Some(Cow::Owned(self.prepare(settings).ok()?.imprint.clone()))
     }
 
     #[cold]
@@ -157,8 +161,13 @@ impl Request {
             Some(_) => self.hashed(mode, compare).map(Cow::Owned),
             None => {
                 let asked = self.hashed(mode, compare)?;
-                let (number, imprint) = (settings.number, asked.imprint.clone());
-                let prepared = Prepared { number, imprint, mode, compare, asked: Arc::clone(&asked) };
+                let prepared = Prepared {
+                    number: if self.is_protected { settings.number } else { NEVER_LOOKED_UP },
+                    imprint: asked.imprint.clone(),
+                    mode,
+                    compare,
+                    asked: Arc::clone(&asked),
+                };
                 // Another thread may have been first, for another store.
                 let _ = self.prepared.set(prepared);
                 Ok(Cow::Owned(asked))

@@ -210,8 +210,9 @@ impl Store {
     /// ```
     #[must_use]
     pub fn peek_into<'b>(&self, request: &Request, buffer: &'b mut ReplayBuffer) -> Option<OutcomeRef<'b>> {
-        let imprint = request.imprint(self.engine().settings())?;
-        let receipt = self.engine().answered(&imprint, buffer.room())?;
+        let engine = self.engine();
+        let answered = |imprint: &_| engine.answered(imprint, buffer.room());
+        let receipt = request.with_imprint(engine.settings(), answered)?;
         Some(OutcomeRef::new(receipt, buffer))
     }
 
@@ -233,7 +234,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn peek_receipt(&self, request: &Request) -> Option<Receipt> {
-        self.engine().receipt(&*request.imprint(self.engine().settings())?)
+        let engine = self.engine();
+        request.with_imprint(engine.settings(), |imprint| engine.receipt(imprint))
     }
 
     /// What is known of a scope. Looks, never runs.

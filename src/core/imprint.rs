@@ -21,8 +21,8 @@ const SHORT_WORDS: usize = 16;
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Imprint {
+    count: u16,
     digest: [u64; 2],
-    count: u64,
     short: [u64; SHORT_WORDS],
     /// All words, where they are more than `short` has.
     long: Option<Box<[u64]>>,
@@ -35,8 +35,9 @@ impl Imprint {
         let bytes: usize = names.iter().map(|name| name.len()).sum();
         let count = HEAD_WORDS + bytes.div_ceil(size_of::<u64>());
         let mut imprint = Self {
+            // Three names have less than 2 KiB.
+            count: count as u16,
             digest: digest.words(),
-            count: count as u64,
             short: [0; SHORT_WORDS],
             long: (count > SHORT_WORDS).then(|| vec![0; count].into_boxed_slice()),
         };
@@ -71,9 +72,11 @@ impl Imprint {
 
     #[inline]
     fn words(&self) -> &[u64] {
-        match &self.long {
-            None => &self.short[..(self.count as usize).min(SHORT_WORDS)],
+        // The count lies with the words: where they are short, nothing else is touched.
+        let count = usize::from(self.count);
+        match self.short.get(..count) {
             Some(words) => words,
+            None => self.long.as_deref().unwrap_or_default(),
         }
     }
 }

@@ -35,10 +35,10 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
-    /// Both, as they were a few milliseconds ago at most: for whoever asks often and can be late. By default
-    /// as they are.
-    fn recent(&self) -> (Timestamp, Duration) {
-        (self.now(), self.monotonic())
+    /// The monotonic clock as of 20 milliseconds ago at most, where that costs less: for who asks often and
+    /// can be late. With `None`, the default, both clocks are read instead.
+    fn recent_monotonic(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -80,21 +80,20 @@ impl Clock for SystemClock {
         self.start.elapsed()
     }
 
-    #[cfg(target_os = "linux")]
     #[inline]
-    fn recent(&self) -> (Timestamp, Duration) {
-        let monotonic = coarse(ClockId::MonotonicCoarse).saturating_sub(self.start_coarse);
-        (Timestamp(millis(coarse(ClockId::RealtimeCoarse))), monotonic)
+    fn recent_monotonic(&self) -> Option<Duration> {
+        #[cfg(target_os = "linux")]
+        return Some(coarse(ClockId::MonotonicCoarse).saturating_sub(self.start_coarse));
+        #[cfg(not(target_os = "linux"))]
+        Some(self.start.elapsed())
     }
 }
 
 /// How far wall and monotonic clock may drift apart while a suspect clock settles.
 const STEP_TOLERANCE_MS: u64 = 1_000;
 
-/// A glance believes the wall clock for so long after the last full look, and so far beyond it.
+/// How long a glance goes on with the monotonic clock alone.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How far a recent wall clock may be behind the newest time without having been set back.
-const RECENT_LAG_MS: u64 = 20;
 
 /// Time as the engine uses it.
 pub(crate) struct EngineClock {
@@ -113,14 +112,15 @@ struct Reading {
     settled: Option<Timestamp>,
 }
 
-/// What a glance needs, on a line that changes once a millisecond at most.
+/// What a glance needs, on a line that changes with each close look only.
 #[repr(align(128))]
 struct Glanced {
-    /// The newest engine time that anybody was told.
+    /// The newest engine time that a close look told.
     newest: AtomicU64,
-    /// Until when on the monotonic clock, in milliseconds, the wall clock need not be looked at closely;
-    /// 0 while it is suspect.
-    steady_until: AtomicU64,
+    /// What makes a reading of the monotonic clock in milliseconds an engine time; wraps, never decreases.
+    offset: AtomicU64,
+    /// Until when on the monotonic clock, in milliseconds, no close look is needed.
+    until: AtomicU64,
 }
 
 /// A wall clock that is not believed: when it was first seen so far ahead, and both clocks then.
@@ -141,7 +141,8 @@ impl EngineClock {
     ) -> Self {
         let monotonic = source.monotonic();
         let reading = Mutex::new(Reading { last, monotonic, suspect: None, settled });
-        let glanced = Glanced { newest: AtomicU64::new(last.0), steady_until: AtomicU64::new(0) };
+        let glanced =
+            Glanced { newest: AtomicU64::new(last.0), offset: AtomicU64::new(0), until: AtomicU64::new(0) };
         Self { source, jump_max: millis(jump_max), settle, reading, glanced }
     }
 
@@ -155,25 +156,23 @@ impl EngineClock {
     }
 
     /// Engine time for a look that waits for nobody and can be late: never earlier than what anybody was told
-    /// before, never ahead of [`EngineClock::now`], some milliseconds behind it as a rule, and a tenth of a
-    /// second and [`RECENT_LAG_MS`] at most, where the wall clock stands still.
+    /// before, never ahead of [`EngineClock::now`], and an eighth of a second behind it at most; a step of the
+    /// wall clock is noticed as late.
     ///
-    /// While the wall clock goes on in small steps it is believed as it is. Ten times a second, and whenever
-    /// it does anything else, it is looked at closely; if somebody does so already, the newest time that was
-    /// told is good enough.
+    /// For a tenth of a second after each close look time goes on with the monotonic clock, which is what it
+    /// would do if the wall clock were not believed. Then it is looked at closely again; if somebody does so
+    /// already, the time that was told last is good enough.
     #[inline]
     pub fn glance(&self) -> Timestamp {
-        let (wall, monotonic) = self.source.recent();
         let newest = self.glanced.newest.load(Ordering::Acquire);
-        if millis(monotonic) < self.glanced.steady_until.load(Ordering::Relaxed) {
-            if wall.0 <= newest && newest - wall.0 <= RECENT_LAG_MS {
-                return Timestamp(newest);
+        match self.source.recent_monotonic().map(whole_millis) {
+            Some(monotonic) if monotonic < self.glanced.until.load(Ordering::Relaxed) => {
+                let offset = self.glanced.offset.load(Ordering::Relaxed);
+                // A recent reading may be from before the last close look.
+                Timestamp(newest.max(monotonic.wrapping_add(offset)))
             }
-            if wall.0 > newest && wall.0 - newest <= self.step_max() {
-                return self.tell(wall);
-            }
+            _ => self.glance_closely(newest),
         }
-        self.glance_closely(newest)
     }
 
     #[cold]
@@ -190,51 +189,47 @@ impl EngineClock {
         self.reading.lock()
     }
 
-    fn step_max(&self) -> u64 {
-        self.jump_max.min(millis(GLANCE))
-    }
-
-    /// The newest time that anybody was told, with `now` among them.
-    fn tell(&self, now: Timestamp) -> Timestamp {
-        Timestamp(self.glanced.newest.fetch_max(now.0, Ordering::AcqRel).max(now.0))
-    }
-
     fn read(&self, reading: &mut Reading) -> Timestamp {
         let wall = self.source.now();
         let monotonic = self.source.monotonic();
         // Whole milliseconds; what is left of one counts in the next reading.
         let elapsed = Duration::from_millis(millis(monotonic.saturating_sub(reading.monotonic)));
         let steady = reading.last.after(elapsed);
-        // Glances may have gone on with the wall clock.
-        let newest = steady.max(Timestamp(self.glanced.newest.load(Ordering::Acquire)));
-        let trusted = wall.0 <= newest.0.saturating_add(self.jump_max);
+        let trusted = wall.0 <= steady.0.saturating_add(self.jump_max);
         let now = match reading.suspect {
             _ if trusted => {
                 reading.suspect = None;
-                wall.max(newest)
+                wall.max(steady)
             }
             Some(suspect) if !suspect.keeps_step(wall, monotonic) => {
                 reading.suspect = Some(Suspect { wall, monotonic });
-                newest
+                steady
             }
             Some(suspect) if monotonic.saturating_sub(suspect.monotonic) >= self.settle => {
                 reading.suspect = None;
                 reading.settled = Some(wall);
                 wall
             }
-            Some(_) => newest,
+            Some(_) => steady,
             None => {
                 reading.suspect = Some(Suspect { wall, monotonic });
-                newest
+                steady
             }
         };
-        let now = self.tell(now);
         reading.monotonic = if now > steady { monotonic } else { reading.monotonic.saturating_add(elapsed) };
         reading.last = now;
-        let steady_until =
-            if reading.suspect.is_some() { 0 } else { millis(monotonic.saturating_add(GLANCE)) };
-        self.glanced.steady_until.store(steady_until, Ordering::Relaxed);
+        self.tell(reading);
         now
+    }
+
+    /// Lets glances go on from a close look.
+    fn tell(&self, reading: &Reading) {
+        let Reading { last, monotonic, .. } = *reading;
+        // The part of a millisecond that has not passed yet: a glance is not ahead of a close look.
+        let begun = whole_millis(monotonic.saturating_add(Duration::from_nanos(999_999)));
+        self.glanced.offset.store(last.0.wrapping_sub(begun), Ordering::Relaxed);
+        self.glanced.newest.store(last.0, Ordering::Release);
+        self.glanced.until.store(whole_millis(monotonic.saturating_add(GLANCE)), Ordering::Relaxed);
     }
 
     /// When a clock that had jumped last settled by itself.
@@ -254,8 +249,9 @@ impl EngineClock {
         let mut reading = self.reading.lock();
         self.read(&mut reading);
         if reading.suspect.take().is_some() {
-            reading.last = self.tell(self.source.now());
+            reading.last = self.source.now().max(reading.last);
             reading.monotonic = self.source.monotonic();
+            self.tell(&reading);
         }
     }
 }
@@ -265,6 +261,12 @@ impl Suspect {
         let expected = self.wall.after(monotonic.saturating_sub(self.monotonic));
         expected.0.abs_diff(wall.0) <= STEP_TOLERANCE_MS
     }
+}
+
+/// As [`millis`], of spans that a clock shows, without its wide arithmetic.
+#[inline]
+fn whole_millis(span: Duration) -> u64 {
+    span.as_secs().wrapping_mul(1_000).wrapping_add(u64::from(span.subsec_millis()))
 }
 
 /// Real time that a caller is still willing to wait.
