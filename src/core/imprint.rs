@@ -8,6 +8,8 @@
 //! that now compares by another policy, or names another kind of part), and whoever finds other words asks
 //! [`decide`](super::decide::decide).
 
+#![expect(clippy::cast_possible_truncation, reason = "three names have less than 2 KiB")]
+
 use super::fingerprint::Fingerprint;
 use super::name::{Scope, ScopeDigest};
 
@@ -35,7 +37,6 @@ impl Imprint {
         let bytes: usize = names.iter().map(|name| name.len()).sum();
         let count = HEAD_WORDS + bytes.div_ceil(size_of::<u64>());
         let mut imprint = Self {
-            // Three names have less than 2 KiB.
             count: count as u16,
             digest: digest.words(),
             short: [0; SHORT_WORDS],

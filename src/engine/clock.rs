@@ -156,8 +156,8 @@ impl EngineClock {
     }
 
     /// Engine time for a look that waits for nobody and can be late: never earlier than what anybody was told
-    /// before, never ahead of [`EngineClock::now`], and an eighth of a second behind it at most; a step of the
-    /// wall clock is noticed as late.
+    /// before, never ahead of [`EngineClock::now`], and an eighth of a second behind it at most; a step of
+    /// the wall clock is noticed as late.
     ///
     /// For a tenth of a second after each close look time goes on with the monotonic clock, which is what it
     /// would do if the wall clock were not believed. Then it is looked at closely again; if somebody does so

@@ -24,7 +24,7 @@ struct Number(usize);
 
 impl Number {
     fn take() -> Self {
-        let free = |taken: u64| (taken != u64::MAX).then(|| taken | taken + 1);
+        let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
         // What the last owner of the number has stored is seen by the next.
         match TAKEN.fetch_update(Ordering::AcqRel, Ordering::Acquire, free) {
             Ok(taken) => Self(taken.trailing_ones() as usize),

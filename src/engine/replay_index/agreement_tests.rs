@@ -1,5 +1,11 @@
 //! What is judged in place against what is decided: never another answer.
 
+#![allow(
+    clippy::pedantic,
+    clippy::redundant_closure_for_method_calls,
+    reason = "tests are read for their promise"
+)]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

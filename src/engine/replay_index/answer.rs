@@ -70,6 +70,7 @@ pub(super) fn put(out: &mut Vec<u8>, meta: &[(String, Bytes)], resource: Option<
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "what is longer fits no slot, see `put`")]
 fn put_length(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(&(length as u16).to_le_bytes());
 }

@@ -139,6 +139,7 @@ impl Lengths {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "fields of sixteen bits")]
     fn of(word: u64) -> Self {
         let field = |shift: u32| usize::from((word >> shift) as u16);
         Self { body: field(0), answer_rest: field(16), record_rest: field(32) }

@@ -4,10 +4,10 @@
 //!
 //! # Shape
 //!
-//! A set has sixteen slots, and a cache line with a tag of 32 bits for each, so a miss usually reads that line
-//! only. The lines of all sets lie together, apart from the slots: those of 100,000 records stay in a processor's
-//! cache. A digest belongs to one set, chosen by a hash with a seed of this table: a client that chooses keys
-//! cannot aim at a set. The digest is uniform already, so two multiplications are hash enough.
+//! A set has sixteen slots, and one cache line with a tag of 32 bits for each, so a miss usually reads that
+//! line only. The lines of all sets lie together, apart from the slots: those of 100,000 records stay in a
+//! processor's cache. A digest belongs to one set, chosen by a hash with a seed of this table: a client that
+//! chooses keys cannot aim at a set. The digest is uniform already, so one multiplication is hash enough.
 //!
 //! Within a set a new record takes a free slot, else CLOCK chooses: a record that was read since the hand
 //! last passed is passed over once. A new record starts unread, so a run of keys that nobody asks for again
@@ -20,6 +20,8 @@
 //! tries, and fills only if nothing changed in the set since before it took its snapshot. The count of
 //! changes is raised behind each commit that the change speaks of, so an unchanged count says that the
 //! snapshot is not older than what was published or withdrawn here.
+
+#![expect(clippy::cast_possible_truncation, reason = "tags are halves of words, places fit a byte")]
 
 use super::shape::{RECORD_WORDS, SET_SLOTS};
 use super::slot::{Slot, Words};
@@ -75,7 +77,7 @@ impl Tags {
 }
 
 fn shift(place: usize) -> u32 {
-    if place % 2 == 0 { 0 } else { TAG_BITS }
+    if place.is_multiple_of(2) { 0 } else { TAG_BITS }
 }
 
 /// What only the publisher writes, on cache lines of its own: a publish must not slow the readers of the
@@ -215,7 +217,6 @@ impl Table {
     #[inline]
     fn set_of(&self, digest: [u64; 2]) -> usize {
         let product = u128::from(digest[0] ^ self.seed[0]) * u128::from(digest[1] ^ self.seed[1]);
-        #[expect(clippy::cast_possible_truncation, reason = "the two halves of a product")]
         let hash = (product >> u64::BITS) as u64 ^ product as u64;
         // The hash as a fraction of its range, scaled to the sets: even for any number of sets, without a
         // division.
