@@ -35,6 +35,11 @@ impl Command {
         Self::numbered(MADE.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// A command that no other has, of those with a number from `first` on.
+    pub fn fresh_beyond(first: u64) -> Self {
+        Self::numbered(first + MADE.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// The same command for the same number.
     pub fn numbered(number: u64) -> Self {
         let (high, low) = (mixed(number), mixed(!number));
@@ -113,6 +118,13 @@ impl Plain {
         write.open_table(ROWS)?;
         write.commit()?;
         Ok(Self { database, mode })
+    }
+
+    /// As [`Plain::replay`], without a look at the body.
+    pub fn judge(&self, key: &[u8], fingerprint: [u8; 32]) -> Done<bool> {
+        let records = self.database.begin_read()?.open_table(RECORDS)?;
+        let Some(stored) = records.get(key)? else { return Ok(false) };
+        Ok(stored.value().first_chunk::<32>() == Some(&fingerprint))
     }
 
     /// Looks a record up as a retry does; true if it is there and its fingerprint agrees. Copies the body.

@@ -97,6 +97,11 @@ pub(crate) enum Age {
 }
 
 impl Record {
+    /// Whether it is what a scope came to; a command without a key has no scope.
+    pub fn is_outcome(&self) -> bool {
+        self.entry.transition == Transition::Executed
+    }
+
     pub fn body_until(&self) -> Timestamp {
         Windows::end(self.entry.at, self.windows.body)
     }

@@ -79,12 +79,12 @@ impl Batch {
         position: Position,
         scope: Option<ScopeDigest>,
         entry: &Entry,
-    ) -> Result<&[u8], Fault> {
+    ) -> Result<(), Fault> {
         let start = self.frames.len();
         block::seal_entry(&mut self.frames, position, entry)?;
         let framed = start..self.frames.len();
-        self.entries.push(NewEntry { position, scope, framed: framed.clone(), rows: Vec::new() });
-        Ok(self.frames.get(framed).unwrap_or_default())
+        self.entries.push(NewEntry { position, scope, framed, rows: Vec::new() });
+        Ok(())
     }
 
     /// A row as this commit leaves it, once for each row; `seq` is the entry that was the last to change it.

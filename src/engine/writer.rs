@@ -18,12 +18,12 @@ use crate::core::invariants;
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Record, Transition};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Record};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
 use crate::db::commit::{Batch, Failed};
-use crate::db::database::{Db, pack};
+use crate::db::database::Db;
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State};
@@ -112,9 +112,6 @@ struct Changed {
 /// What most entries take, in bytes.
 const ENTRY_BYTES_USUAL: usize = 1024;
 
-/// What one batch publishes once it is durable.
-type Publish = Vec<(ScopeDigest, Vec<u8>)>;
-
 /// Writes one batch and moves `tail` on. On failure `tail` is as it was.
 pub(crate) fn write(
     db: &Db,
@@ -133,14 +130,14 @@ pub(crate) fn write(
     if page.accepted.is_empty() {
         return Ok(verdicts);
     }
-    let (batch, publish) = apply(db, &page, &mut next, moment)?;
+    let batch = apply(db, &page, &mut next, moment)?;
     db.commit(batch, &mut next)?;
     *tail = next;
     count(&desk.counters.commits);
     count_many(&desk.counters.committed, page.accepted.len() as u64);
     count_many(&desk.counters.stale_events, page.stale);
-    for (scope, packed) in publish {
-        desk.index.publish(scope, &packed);
+    for (scope, record, _) in page.accepted.iter().filter(|(_, record, _)| record.is_outcome()) {
+        desk.index.publish(*scope, record);
     }
     Ok(verdicts)
 }
@@ -259,7 +256,7 @@ fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option
 }
 
 /// Encodes everything that was decided.
-fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<(Batch, Publish), Fault> {
+fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<Batch, Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, moment.now));
     let mut batch = Batch::with_capacity(page.accepted.len(), page.accepted.len() * ENTRY_BYTES_USUAL);
     for (&class, &windows) in &page.classes {
@@ -267,12 +264,10 @@ fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<(Batc
             batch.add_class(class, windows);
         }
     }
-    let mut publish = Publish::with_capacity(page.accepted.len());
     for (scope, record, brought) in &page.accepted {
-        let is_outcome = record.entry.transition == Transition::Executed;
-        let framed = batch.put_entry(record.position, is_outcome.then_some(*scope), &record.entry)?;
-        if is_outcome {
-            publish.push((*scope, pack(record.position, framed)));
+        let outcome_of = record.is_outcome().then_some(*scope);
+        batch.put_entry(record.position, outcome_of, &record.entry)?;
+        if outcome_of.is_some() {
             next.records += u64::from(record.entry.generation == 1);
         }
         next.set_head(grown(db, next, *scope, record, brought));
@@ -286,7 +281,7 @@ fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<(Batc
     }
     next.last_time = moment.now.max(next.last_time);
     next.clock_settled = moment.settled;
-    Ok((batch, publish))
+    Ok(batch)
 }
 
 /// The head of a class with one more entry in its chain.

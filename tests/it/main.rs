@@ -36,6 +36,7 @@ mod many;
 mod outcomes;
 mod properties;
 mod races;
+mod replays;
 mod stopped;
 mod tidy;
 mod waiting;

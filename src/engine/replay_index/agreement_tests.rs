@@ -1,0 +1,230 @@
+//! What is judged in place against what is decided: never another answer.
+
+#![allow(
+    clippy::pedantic,
+    clippy::redundant_closure_for_method_calls,
+    reason = "tests are read for their promise"
+)]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::core::decide::{Answer, Asked, Command, View, decide};
+use crate::core::fingerprint::{Compare, Fingerprint, Parts};
+use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
+use crate::core::outcome::{Body, Outcome, ResourceRef};
+use crate::core::policy::{AfterExpiry, Policy, Windows};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::reply::Reply;
+
+const AT: u64 = 1_000;
+const COMPARES: [Compare; 3] = [Compare::Exact, Compare::Canonical, Compare::Parts(&["body"])];
+/// Texts of which some are the same content, and some the same octets.
+const TEXTS: [&str; 4] = [r#"{"a":1,"b":2}"#, r#"{"b":2, "a":1}"#, r#"{"a":1}"#, "no JSON"];
+
+/// What is asked, in small choices so that requests meet.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    tenant: bool,
+    operation: bool,
+    key: usize,
+    text: usize,
+    is_json: bool,
+    has_actor: bool,
+    compare: usize,
+}
+
+impl Ask {
+    fn scope(self) -> Scope {
+        Scope {
+            tenant: Tenant::new(if self.tenant { "shop" } else { "s" }),
+            operation: Operation::new(if self.operation { "op" } else { "hop" }),
+            key: Key::parse(&"k".repeat(self.key)).unwrap(),
+        }
+    }
+
+    fn asked(self, mode: ScopeMode) -> Asked {
+        let (scope, mut parts) = (self.scope(), Parts::new());
+        match self.is_json {
+            true => parts.json("body", TEXTS[self.text].as_bytes()),
+            false => parts.bytes("body", TEXTS[self.text].as_bytes()),
+        }
+        if self.has_actor {
+            parts.bytes("actor", b"me");
+        }
+        if mode == ScopeMode::PerTenant {
+            parts.operation(scope.operation.as_str());
+        }
+        let fingerprint = Fingerprint::of(&parts, COMPARES[self.compare]).unwrap();
+        let digest = ScopeDigest::of(&scope, mode);
+        let imprint = Imprint::of(digest, &scope, &fingerprint);
+        Asked { scope, digest, parts, fingerprint, imprint, is_protected: true }
+    }
+}
+
+fn asks() -> impl Strategy<Value = Ask> {
+    let key = prop_oneof![4 => Just(7_usize), 1 => Just(8), 1 => Just(120), 1 => Just(255)];
+    (
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.9),
+        key,
+        0..4_usize,
+        any::<bool>(),
+        any::<bool>(),
+        0..3_usize,
+    )
+        .prop_map(|(tenant, operation, key, text, is_json, has_actor, compare)| Ask {
+            tenant,
+            operation,
+            key,
+            text,
+            is_json,
+            has_actor,
+            compare,
+        })
+}
+
+prop_compose! {
+    fn outcomes()(
+        failed: bool,
+        code: u16,
+        body in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            prop::collection::vec(any::<u8>(), 300..900),
+        ],
+        keeps: bool,
+        meta in prop::collection::btree_map("[a-z-]{0,12}", prop::collection::vec(any::<u8>(), 0..20), 0..4),
+        resource in prop::option::of(("[a-z]{1,8}", "[a-z0-9]{1,40}", any::<bool>())),
+    ) -> Outcome {
+        let outcome = if failed { Outcome::failed(code) } else { Outcome::succeeded(code) };
+        let outcome = meta.iter().fold(outcome.body(body), |it, (name, value)| it.meta(name, value));
+        let resource = resource.map(|(kind, id, shared)| ResourceRef::new(&kind, &id, shared));
+        let outcome = resource.iter().fold(outcome, |it, made| it.resource(made));
+        if keeps { outcome } else { outcome.body_not_kept() }
+    }
+}
+
+fn windows() -> impl Strategy<Value = Windows> {
+    let ordered = prop::array::uniform3(prop_oneof![Just(0), Just(10), Just(20), Just(u64::MAX)]);
+    ordered.prop_map(|mut ends| {
+        ends.sort_unstable();
+        Windows { body: ends[0], key: ends[1], tombstone: ends[2] }
+    })
+}
+
+fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -> Record {
+    let entry = Entry {
+        transition: Transition::Executed,
+        at: Timestamp(AT),
+        generation,
+        scope: asked.scope.clone(),
+        fingerprint: asked.fingerprint.clone(),
+        failed: outcome.failed,
+        code: outcome.code,
+        meta: outcome.meta.clone(),
+        resource: outcome.resource.clone(),
+        body: KeptBody::of(outcome),
+        notes: Vec::new(),
+        actor: "onecho".to_owned(),
+    };
+    Record { position: Position { class: ClassId(3), seq: 77 }, windows, entry }
+}
+
+/// What `decide` says; none where the command would run.
+fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> Option<Reply> {
+    let position = Position { class: ClassId(0), seq: 0 };
+    let view = View { record: Some(record), rows: &BTreeMap::new(), position, clock_settled: None };
+    match decide(&view, asked, &Command::Ask, now, policy).answer {
+        Answer::Reply(reply) => Some(reply),
+        Answer::Run => None,
+        Answer::Fault(fault) => panic!("{fault}"),
+        Answer::Again { .. } | Answer::Duplicate { .. } => panic!("`Ask` is not answered so"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn what_is_judged_in_place_is_what_is_decided(
+        (first, retry) in (asks(), asks()).prop_flat_map(|(first, other)| {
+            (Just(first), prop_oneof![2 => Just(first), 1 => Just(other), 2 => Just(Ask { key: first.key, ..other })])
+        }),
+        outcome in outcomes(),
+        windows in windows(),
+        generation in prop_oneof![Just(1_u32), any::<u32>()],
+        later in prop_oneof![0..25_u64, Just(u64::MAX - AT)],
+        per_tenant: bool,
+        runs_as_new: bool,
+    ) {
+        let mode = if per_tenant { ScopeMode::PerTenant } else { ScopeMode::PerOperation };
+        let after = if runs_as_new { AfterExpiry::RunAsNew } else { AfterExpiry::Reject };
+        let (policy, now) = (Policy::new().after_expiry(after), Timestamp(AT + later));
+        let (first, asked) = (first.asked(mode), retry.asked(mode));
+        let record = record(&first, &outcome, windows, generation);
+        let index = ReplayIndex::new(1 << 16);
+        index.publish(first.digest, &record);
+        let fits = index.len() == 1;
+        let expected = (asked.digest == first.digest && fits)
+            .then(|| decided(&record, &asked, now, &policy))
+            .flatten();
+
+        let finished = index.finished(&asked.imprint, now);
+        let mut buffer = AnswerBuffer::new();
+        let answer = index.answer(&asked.imprint, now, &mut buffer);
+        let receipt = index.receipt(&asked.imprint, now);
+        if let Some(finished) = &finished {
+            prop_assert_eq!(expected.as_ref(), Some(&Reply::Replay(finished.clone())));
+        }
+        // The very same request is never left to `decide`.
+        if retry_is_first(&first, &asked) {
+            prop_assert_eq!(finished.is_some(), matches!(expected, Some(Reply::Replay(_))));
+        }
+        prop_assert_eq!(receipt.is_some(), finished.is_some());
+        if let (Some(receipt), Some(finished)) = (receipt, &finished) {
+            let said = (receipt.code, receipt.failed, receipt.at, receipt.generation);
+            prop_assert_eq!(said, (finished.code, finished.failed, finished.at, finished.generation));
+            prop_assert_eq!(receipt.body_until, finished.body_until);
+            prop_assert_eq!(receipt.key_until, finished.key_until);
+        }
+        match finished.map(|finished| (finished.body, finished.metadata)) {
+            Some((Body::Present(body), meta)) => {
+                prop_assert_eq!(answer, receipt);
+                prop_assert_eq!(buffer.body(), &body);
+                let copied: Vec<(String, Bytes)> = metadata(buffer.rest())
+                    .map(|(name, value)| (name.to_owned(), Bytes::copy_from_slice(value)))
+                    .collect();
+                prop_assert_eq!(copied, meta);
+            }
+            _ => prop_assert_eq!(answer, None),
+        }
+        // What the whole record says is what the record said.
+        if let Some(known) = index.record(asked.digest) {
+            prop_assert!(known.entry.scope == record.entry.scope);
+            prop_assert_eq!(decided(&known, &asked, now, &policy), expected);
+        } else {
+            prop_assert!(!fits || asked.digest != first.digest);
+        }
+    }
+}
+
+fn retry_is_first(first: &Asked, retry: &Asked) -> bool {
+    first.scope == retry.scope && first.fingerprint == retry.fingerprint
+}
+
+/// Windows that do not follow one another come from no policy; a record that has them is not remembered.
+#[test]
+fn a_record_whose_age_two_times_do_not_tell_is_left_to_the_file() {
+    let ask =
+        Ask { tenant: true, operation: true, key: 7, text: 0, is_json: true, has_actor: false, compare: 1 };
+    let asked = ask.asked(ScopeMode::PerOperation);
+    let index = ReplayIndex::new(1 << 16);
+    for (body, key, tombstone, remembered) in [(1, 2, 3, 1), (2, 1, 3, 0), (1, 3, 2, 0), (2, 2, 2, 1)] {
+        let windows = Windows { body, key, tombstone };
+        index.publish(asked.digest, &record(&asked, &Outcome::succeeded(200), windows, 1));
+        assert_eq!(index.len(), remembered);
+    }
+}
