@@ -1,0 +1,146 @@
+//! onecho, by its public API and with its defaults. Memory for replays is set where a cell asks for it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use onecho::{
+    Body, BoxError, Bytes, CommitMode, Effects, Key, Kind, Operation, Options, Outcome, Reply, Request,
+    Store, Tenant,
+};
+
+use crate::command::{CODE, Command, KIND, OPERATION, TENANT};
+use crate::contender::{Contender, Done, Looks, Profile};
+use crate::lookup::{Looked, Plan, Reader, time};
+
+const CREATE: Operation = Operation::new(OPERATION);
+const ORDERS: Kind<Bytes> = Kind::raw(KIND);
+/// What one record of these sizes takes of `Options::replay_bytes`, with room for sets that fill unevenly.
+const REPLAY_RECORD: u64 = 1400;
+
+pub struct Ours {
+    store: Store,
+    tenant: Tenant,
+}
+
+impl Ours {
+    pub fn open(dir: &Path, is_one_phase: bool, profile: Profile) -> Done<Self> {
+        let options = match profile {
+            Profile::Default => Options::new(),
+            Profile::Small => Options::small_device(),
+            Profile::Replays(records) => {
+                Options::new().replay_bytes(usize::try_from(records * REPLAY_RECORD + (1 << 20))?)
+            }
+        };
+        let mode = if is_one_phase { CommitMode::OnePhase } else { CommitMode::TwoPhase };
+        let store = Store::open_or_create(dir.join("store.onecho"), options.commit_mode(mode))?;
+        Ok(Self { store, tenant: Tenant::new(TENANT) })
+    }
+
+    fn request(&self, command: &Command) -> Done<Request> {
+        let key = Key::parse(&command.key)?;
+        Ok(Request::new(&self.tenant, &CREATE, &key).bytes("body", command.request()))
+    }
+}
+
+fn effects(command: &Command, fx: &mut Effects<'_, '_>) -> Result<Outcome, BoxError> {
+    let made = fx.create(&ORDERS, &command.id, &command.resource)?;
+    Ok(Outcome::succeeded(CODE).body(command.outcome.clone()).resource(&made))
+}
+
+fn ran(reply: &Reply) -> Done<()> {
+    match reply {
+        Reply::Done(_) => Ok(()),
+        other => Err(format!("a fresh command was answered {other:?}").into()),
+    }
+}
+
+impl Contender for Ours {
+    fn run(&self, commands: &[Command]) -> Done<()> {
+        if let [command] = commands {
+            return ran(&self.store.execute(&self.request(command)?, |fx| effects(command, fx))?);
+        }
+        let asked = commands.iter().map(|command| Ok((self.request(command)?, command)));
+        let asked = asked.collect::<Done<Vec<_>>>()?;
+        for reply in self.store.execute_many(&asked, |command, fx| effects(command, fx)) {
+            ran(&reply?)?;
+        }
+        Ok(())
+    }
+
+    fn looks(&self) -> Done<Box<dyn Looks + '_>> {
+        Ok(Box::new(Replays(self)))
+    }
+
+    /// One call for both: this is what onecho is for.
+    fn serve(&self, _: &mut dyn Looks, command: &Command, body: &mut Vec<u8>) -> Done<bool> {
+        match self.store.execute(&self.request(command)?, |fx| effects(command, fx))? {
+            Reply::Done(_) => Ok(false),
+            Reply::Replay(finished) => {
+                kept(&finished.body, body)?;
+                Ok(true)
+            }
+            other => Err(format!("a command was answered {other:?}").into()),
+        }
+    }
+
+    fn time(&self, plan: &Plan) -> Done<Looked> {
+        time(&mut Replays(self), plan)
+    }
+
+    fn count(&self) -> Done<(u64, u64)> {
+        // The scrub of a large file holds it for a moment; counts are the store's own.
+        let stats = self.store.stats();
+        Ok((stats.records, stats.rows))
+    }
+
+    /// The check of a large file in the background takes its time from whatever runs beside it.
+    fn settle(&self) {
+        while !self.store.stats().checked {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn commits(&self) -> Option<u64> {
+        Some(self.store.stats().commits)
+    }
+
+    fn close(self: Box<Self>) -> Done<()> {
+        Ok(self.store.close()?)
+    }
+}
+
+fn kept(found: &Body, body: &mut Vec<u8>) -> Done<()> {
+    let Body::Present(found) = found else { return Err("the body is gone".into()) };
+    body.clear();
+    body.extend_from_slice(found);
+    Ok(())
+}
+
+struct Replays<'o>(&'o Ours);
+
+impl Reader for Replays<'_> {
+    type Asked = Request;
+
+    fn ask(&self, command: &Command) -> Done<Request> {
+        Ok(self.0.request(command)?.wait(Duration::ZERO))
+    }
+
+    fn judged(&mut self, asked: &Request) -> bool {
+        matches!(self.0.store.peek(asked), Some(Reply::Replay(_)))
+    }
+
+    fn answered(&mut self, asked: &Request, body: &mut Vec<u8>) -> bool {
+        match self.0.store.peek(asked) {
+            Some(Reply::Replay(finished)) => kept(&finished.body, body).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// From the file where it is not in memory, which also brings it there.
+    fn answered_at_last(&mut self, asked: &Request, body: &mut Vec<u8>) -> Done<bool> {
+        match self.0.store.execute(asked, |_| Err("not known".into())) {
+            Ok(Reply::Replay(finished)) => kept(&finished.body, body).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! SQLite, bundled with rusqlite: WAL, `synchronous=FULL`, a unique constraint, one immediate transaction a call.
+//! One connection writes, under a lock (connections that wait for one another's locks are slower and unfair); each
+//! reading thread has its own with a prepared statement. 64 MiB of cache for each, and the file mapped for reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rusqlite::{Connection, Statement, TransactionBehavior, params};
+
+use crate::command::{CODE, Command, KIND, OPERATION, TENANT, now_ms};
+use crate::contender::{Contender, Done, Looks};
+use crate::lookup::{Looked, Plan, Reader, time};
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS command (
+        tenant TEXT NOT NULL, operation TEXT NOT NULL, key TEXT NOT NULL,
+        fingerprint BLOB NOT NULL, end_ms INTEGER NOT NULL, code INTEGER NOT NULL, body BLOB NOT NULL,
+        UNIQUE (tenant, operation, key));
+    CREATE TABLE IF NOT EXISTS resource (
+        tenant TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, value BLOB NOT NULL,
+        UNIQUE (tenant, kind, id));";
+const RECORD: &str = "INSERT INTO command VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+const ROW: &str = "INSERT INTO resource VALUES (?1, ?2, ?3, ?4)";
+const LOOK: &str =
+    "SELECT fingerprint, end_ms, code, body FROM command WHERE tenant = ?1 AND operation = ?2 AND key = ?3";
+
+pub struct Sqlite {
+    path: PathBuf,
+    writer: Mutex<Connection>,
+}
+
+impl Sqlite {
+    pub fn open(dir: &Path) -> Done<Self> {
+        let path = dir.join("store.sqlite");
+        let writer = connect(&path)?;
+        writer.execute_batch(SCHEMA)?;
+        Ok(Self { path, writer: Mutex::new(writer) })
+    }
+}
+
+fn connect(path: &Path) -> Done<Connection> {
+    let connection = Connection::open(path)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(format!("SQLite's journal mode is {mode}").into());
+    }
+    connection
+        .execute_batch("PRAGMA synchronous=FULL; PRAGMA cache_size=-65536; PRAGMA mmap_size=4294967296;")?;
+    Ok(connection)
+}
+
+impl Contender for Sqlite {
+    fn run(&self, commands: &[Command]) -> Done<()> {
+        let mut writer = self.writer.lock().map_err(|_| "a caller panicked")?;
+        let write = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut record = write.prepare_cached(RECORD)?;
+            let mut row = write.prepare_cached(ROW)?;
+            for command in commands {
+                let (fingerprint, end_ms) = (command.fingerprint(), Command::end_ms().cast_signed());
+                let made = record.execute(params![
+                    TENANT,
+                    OPERATION,
+                    command.key,
+                    fingerprint,
+                    end_ms,
+                    CODE,
+                    &command.outcome[..]
+                ])?;
+                if made != 1 {
+                    return Err("a fresh command was there already".into());
+                }
+                row.execute(params![TENANT, KIND, command.id, &command.resource[..]])?;
+            }
+        }
+        Ok(write.commit()?)
+    }
+
+    fn looks(&self) -> Done<Box<dyn Looks + '_>> {
+        Ok(Box::new(Prepared::new(&self.path)?))
+    }
+
+    fn time(&self, plan: &Plan) -> Done<Looked> {
+        let connection = connect(&self.path)?;
+        time(&mut Select { look: connection.prepare(LOOK)? }, plan)
+    }
+
+    fn count(&self) -> Done<(u64, u64)> {
+        let writer = self.writer.lock().map_err(|_| "a caller panicked")?;
+        let count = |table: &str| {
+            writer.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+        };
+        Ok((count("command")?.cast_unsigned(), count("resource")?.cast_unsigned()))
+    }
+
+    fn close(self: Box<Self>) -> Done<()> {
+        let writer = self.writer.into_inner().map_err(|_| "a caller panicked")?;
+        writer.close().map_err(|(_, error)| error.into())
+    }
+}
+
+#[derive(Clone)]
+struct AskedText {
+    key: String,
+    fingerprint: [u8; 32],
+}
+
+/// One thread's statement.
+struct Select<'c> {
+    look: Statement<'c>,
+}
+
+impl Select<'_> {
+    fn with<R>(&mut self, asked: &AskedText, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+        with(&mut self.look, asked, on)
+    }
+}
+
+fn with<R>(look: &mut Statement<'_>, asked: &AskedText, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+    let mut rows = look.query(params![TENANT, OPERATION, asked.key])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let end_ms: i64 = row.get(1)?;
+    if row.get_ref(0)?.as_blob()? != asked.fingerprint || now_ms().cast_signed() >= end_ms {
+        return Ok(None);
+    }
+    Ok(Some(on(row.get_ref(3)?.as_blob()?)))
+}
+
+impl Reader for Select<'_> {
+    type Asked = AskedText;
+
+    fn ask(&self, command: &Command) -> Done<AskedText> {
+        Ok(AskedText { key: command.key.clone(), fingerprint: command.fingerprint() })
+    }
+
+    fn judged(&mut self, asked: &AskedText) -> bool {
+        matches!(self.with(asked, |body| body.len()), Ok(Some(_)))
+    }
+
+    fn answered(&mut self, asked: &AskedText, body: &mut Vec<u8>) -> bool {
+        body.clear();
+        matches!(self.with(asked, |found| body.extend_from_slice(found)), Ok(Some(())))
+    }
+}
+
+/// A connection that keeps its statement prepared, for callers that come and go.
+struct Prepared(Connection);
+
+impl Prepared {
+    fn new(path: &Path) -> Done<Self> {
+        Ok(Self(connect(path)?))
+    }
+}
+
+impl Looks for Prepared {
+    fn look(&mut self, command: &Command, body: &mut Vec<u8>) -> Done<bool> {
+        let asked = AskedText { key: command.key.clone(), fingerprint: command.fingerprint() };
+        body.clear();
+        let mut look = self.0.prepare_cached(LOOK)?;
+        Ok(with(&mut look, &asked, |found| body.extend_from_slice(found))?.is_some())
+    }
+}
