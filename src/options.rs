@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::core::error::Error;
@@ -37,6 +38,7 @@ impl Options {
     /// each closure that runs what it has read and staged (8 MiB each, and one value of at most 4 MiB).
     pub fn new() -> Self {
         Self(Settings {
+            number: 0,
             policies: HashMap::new(),
             default_policy: Policy::new(),
             scope_mode: ScopeMode::PerOperation,
@@ -200,7 +202,7 @@ impl Options {
 
     /// The settings, checked together.
     pub(crate) fn into_settings(self) -> Result<Settings, Error> {
-        let settings = self.0;
+        let mut settings = self.0;
         checked("owner label", &settings.owner, NAME_BYTES_MAX)?;
         settings.default_policy.check("operations not named")?;
         for (operation, policy) in &settings.policies {
@@ -214,9 +216,13 @@ impl Options {
         within("batch_bytes_max", settings.batch.bytes as u64, 64 << 10, 1 << 30)?;
         within("rerun_max", u64::from(settings.rerun_max), 0, 1_000)?;
         within("reserve_bytes", settings.reserve_bytes, 0, 1 << 30)?;
+        settings.number = OPENED.fetch_add(1, Ordering::Relaxed);
         Ok(settings)
     }
 }
+
+/// How many settings were used to open a store.
+static OPENED: AtomicU64 = AtomicU64::new(1);
 
 fn within(name: &str, value: u64, min: u64, max: u64) -> Result<(), Error> {
     if (min..=max).contains(&value) {

@@ -1,16 +1,18 @@
 //! What is asked: a scope and the digests of what was sent. Owns the builder; digests are the core's.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::core::decide::Asked;
 use crate::core::error::Error;
-use crate::core::fingerprint::{Fingerprint, Parts};
+use crate::core::fingerprint::{Compare, Fingerprint, Parts};
+use crate::core::imprint::Imprint;
 use crate::core::name::{Key, Operation, Scope, ScopeDigest, ScopeMode, Tenant};
-use crate::core::policy::Policy;
+use crate::engine::settings::Settings;
 
 /// A scope and digests of what was asked. Owns no part, borrows nothing, is hashed once.
 ///
@@ -34,13 +36,25 @@ pub struct Request {
     parts: Parts,
     wait: Option<Duration>,
     is_protected: bool,
+    /// As the first store that was asked carries it.
+    prepared: OnceLock<Prepared>,
+}
+
+/// A request as stores of one kind carry it.
+#[derive(Clone)]
+struct Prepared {
+    /// Of the settings that it was made for, which spares the look at the other two.
+    number: u64,
+    mode: ScopeMode,
+    compare: Compare,
+    asked: Arc<Asked>,
 }
 
 impl Request {
     /// A request under a client's key.
     pub fn new(tenant: &Tenant, operation: &Operation, key: &Key) -> Self {
         let scope = Scope { tenant: tenant.clone(), operation: operation.clone(), key: key.clone() };
-        Self { scope, parts: Parts::new(), wait: None, is_protected: true }
+        Self { scope, parts: Parts::new(), wait: None, is_protected: true, prepared: OnceLock::new() }
     }
 
     /// A request without a key: runs each time, is counted, and can never be replayed.
@@ -56,7 +70,7 @@ impl Request {
 
     /// A part compared byte for byte: method, path, a header, any text.
     pub fn bytes(mut self, part: &str, value: impl AsRef<[u8]>) -> Self {
-        self.parts.bytes(part, value.as_ref());
+        self.parts_mut().bytes(part, value.as_ref());
         self
     }
 
@@ -64,14 +78,14 @@ impl Request {
     /// escapes are formatting and a number is its text, never rounded. What is not JSON, or names a member
     /// twice, is compared exactly.
     pub fn json(mut self, part: &str, text: impl AsRef<[u8]>) -> Self {
-        self.parts.json(part, text.as_ref());
+        self.parts_mut().json(part, text.as_ref());
         self
     }
 
     /// A part of names and values, such as a query or a form. The order of different names is formatting; the
     /// order of the values of one name is not.
     pub fn fields(mut self, part: &str, fields: &[(&str, &str)]) -> Self {
-        self.parts.fields(part, fields);
+        self.parts_mut().fields(part, fields);
         self
     }
 
@@ -81,7 +95,9 @@ impl Request {
     ///
     /// `Invalid` when it cannot be written as JSON, or holds a NaN or an infinity, which JSON would swallow.
     pub fn value<V: Serialize>(mut self, part: &str, value: &V) -> Result<Self, Error> {
-        self.parts.value(part, value).map_err(|fault| Error::invalid(format!("part {part}: {fault}")))?;
+        self.parts_mut()
+            .value(part, value)
+            .map_err(|fault| Error::invalid(format!("part {part}: {fault}")))?;
         Ok(self)
     }
 
@@ -102,8 +118,37 @@ impl Request {
         self.wait
     }
 
-    /// The request as the engine carries it.
-    pub(crate) fn asked(&self, mode: ScopeMode, policy: &Policy) -> Result<Arc<Asked>, Error> {
+    /// The request as the engine carries it: hashed once, by the first store that is asked, and again only
+    /// for a store of another scope mode or an operation of another policy.
+    #[inline]
+    pub(crate) fn asked(&self, settings: &Settings) -> Result<Cow<'_, Arc<Asked>>, Error> {
+        if let Some(prepared) = self.prepared.get()
+            && prepared.number == settings.number
+        {
+            return Ok(Cow::Borrowed(&prepared.asked));
+        }
+        self.prepare(settings)
+    }
+
+    #[cold]
+    fn prepare(&self, settings: &Settings) -> Result<Cow<'_, Arc<Asked>>, Error> {
+        let (mode, compare) = (settings.scope_mode, settings.policy(&self.scope.operation).compare);
+        match self.prepared.get() {
+            Some(prepared) if prepared.mode == mode && prepared.compare == compare => {
+                Ok(Cow::Borrowed(&prepared.asked))
+            }
+            Some(_) => self.hashed(mode, compare).map(Cow::Owned),
+            None => {
+                let asked = self.hashed(mode, compare)?;
+                let prepared = Prepared { number: settings.number, mode, compare, asked: Arc::clone(&asked) };
+                // Another thread may have been first, for another store.
+                let _ = self.prepared.set(prepared);
+                Ok(Cow::Owned(asked))
+            }
+        }
+    }
+
+    fn hashed(&self, mode: ScopeMode, compare: Compare) -> Result<Arc<Asked>, Error> {
         if let Some(defect) = self.parts.defect() {
             return Err(Error::invalid(format!("the request's parts: {defect}")));
         }
@@ -115,14 +160,21 @@ impl Request {
             parts.operation(self.scope.operation.as_str());
         }
         let fingerprint =
-            Fingerprint::of(&parts, policy.compare).map_err(|fault| Error::invalid(fault.to_string()))?;
+            Fingerprint::of(&parts, compare).map_err(|fault| Error::invalid(fault.to_string()))?;
         Ok(Arc::new(Asked {
             scope: self.scope.clone(),
             digest: ScopeDigest::of(&self.scope, mode),
             parts,
+            imprint: Imprint::of(&self.scope, &fingerprint),
             fingerprint,
             is_protected: self.is_protected,
         }))
+    }
+
+    /// The parts, to be changed: what was prepared of them is no longer true.
+    fn parts_mut(&mut self) -> &mut Parts {
+        self.prepared = OnceLock::new();
+        &mut self.parts
     }
 }
 

@@ -87,7 +87,7 @@ impl From<Numbers> for Stats {
             replays: counts.replays_with_body + counts.replays_without_body,
             replays_without_body: counts.replays_without_body,
             answered_from_memory: counts.replays_from_memory,
-            remembered: numbers.remembered as u64,
+            remembered: numbers.remembered,
             mismatches: counts.mismatches,
             mismatches_formatting_only: counts.mismatches_formatting_only,
             in_progress: counts.in_progress,

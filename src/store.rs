@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::core::error::{BoxError, Error};
 use crate::core::name::{ID_BYTES_MAX, Scope, Tenant, checked};
 use crate::core::outcome::{Outcome, ResourceRef};
+use crate::core::receipt::Receipt;
 use crate::core::reply::{Reply, Status};
 use crate::db::disk::Disk;
 use crate::db::file_disk::FileDisk;
@@ -17,6 +18,7 @@ use crate::engine::many::Job;
 use crate::engine::staging::Staging;
 use crate::kind::Kind;
 use crate::options::Options;
+use crate::replay::{OutcomeRef, ReplayBuffer};
 use crate::request::Request;
 use crate::resource::{Resource, Scan, decoded};
 use crate::stats::Stats;
@@ -167,21 +169,71 @@ impl Store {
     }
 
     fn job(&self, request: &Request) -> Result<Job, Error> {
-        let settings = self.engine().settings();
-        let asked = request.asked(settings.scope_mode, settings.policy(&request.scope().operation))?;
-        Ok(Job { asked, wait: request.budget() })
+        let asked = request.asked(self.engine().settings())?;
+        Ok(Job { asked: asked.into_owned(), wait: request.budget() })
     }
 
-    /// What the memory answers, without a look at the file and without waiting for a commit. `None` means
-    /// "not here", never "new".
+    /// What the memory answers, without a look at the file and without waiting for anybody. `None` means
+    /// "not here", never "new". Of a stopped or closed store it is always `None`.
+    ///
+    /// A replay allocates what it hands over; [`Store::peek_into`] allocates nothing.
     #[must_use]
     pub fn peek(&self, request: &Request) -> Option<Reply> {
-        let job = self.job(request).ok()?;
+        let asked = request.asked(self.engine().settings()).ok()?;
         let policy = self.engine().settings().policy(&request.scope().operation);
-        if !job.asked.is_protected {
-            return None;
-        }
-        self.engine().remembered(&job.asked, policy)
+        self.engine().remembered(&asked, policy)
+    }
+
+    /// The replay that a retry gets, copied from memory into the caller's buffer: no lock, no allocation, no
+    /// system call, no waiting.
+    ///
+    /// It answers only what [`Reply::Replay`] with a [`Body::Present`](crate::Body::Present) would say, and
+    /// says the same. `None` is everything else, and proves nothing: ask [`Store::peek`] for what the memory
+    /// knows otherwise (another request under the key, an expired key, a body that is gone), or
+    /// [`Store::execute`], which also reads the file. A window is taken to be over up to some 20 milliseconds
+    /// late, never early. Of a stopped or closed store it is always `None`.
+    ///
+    /// The request is hashed by its first use with a store, which allocates; later ones do not.
+    ///
+    /// ```
+    /// # use onecho::{testing::SimDisk, *};
+    /// # const PAY: Operation = Operation::new("pay");
+    /// # let store = SimDisk::seeded(1).open(Options::new())?;
+    /// # let key = Key::parse("k-1")?;
+    /// # let request = Request::new(&Tenant::new("shop"), &PAY, &key).json("body", r#"{"cents":5}"#);
+    /// let mut buffer = ReplayBuffer::new(); // one for each thread, used again and again
+    /// assert!(store.peek_into(&request, &mut buffer).is_none());
+    /// let _ = store.execute(&request, |_| Ok(Outcome::succeeded(201).body("paid")))?;
+    /// let replay = store.peek_into(&request, &mut buffer).ok_or("displaced")?;
+    /// assert_eq!((replay.code(), replay.body()), (201, &b"paid"[..]));
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    #[must_use]
+    pub fn peek_into<'b>(&self, request: &Request, buffer: &'b mut ReplayBuffer) -> Option<OutcomeRef<'b>> {
+        let asked = request.asked(self.engine().settings()).ok()?;
+        let receipt = self.engine().answered(&asked, buffer.room())?;
+        Some(OutcomeRef::new(receipt, buffer))
+    }
+
+    /// Whether the memory knows that this very request has run, and how it ended; the body stays where it is.
+    /// For callers who only acknowledge: a consumer of messages that come again, a client's check.
+    ///
+    /// As [`Store::peek_into`], and also where the body is gone or was not kept: scope, fingerprint and the
+    /// key's window are judged in place. `None` proves nothing.
+    ///
+    /// ```
+    /// # use onecho::{testing::SimDisk, *};
+    /// # const PAY: Operation = Operation::new("pay");
+    /// # let store = SimDisk::seeded(1).open(Options::new())?;
+    /// # let key = Key::parse("k-1")?;
+    /// # let request = Request::new(&Tenant::new("shop"), &PAY, &key).json("body", r#"{"cents":5}"#);
+    /// let _ = store.execute(&request, |_| Ok(Outcome::succeeded(201).body("paid")))?;
+    /// assert_eq!(store.peek_receipt(&request).map(|receipt| receipt.code), Some(201));
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    #[must_use]
+    pub fn peek_receipt(&self, request: &Request) -> Option<Receipt> {
+        self.engine().receipt(&*request.asked(self.engine().settings()).ok()?)
     }
 
     /// What is known of a scope. Looks, never runs.

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb, wrong_codec};
 use super::error::{Error, ErrorKind};
 use super::fingerprint::{Fingerprint, Match, Parts};
+use super::imprint::Imprint;
 use super::invariants;
 use super::name::{Scope, ScopeDigest};
 use super::outcome::{Outcome, ResourceRef};
@@ -38,6 +39,8 @@ pub(crate) struct Asked {
     pub parts: Parts,
     /// What a new record would keep.
     pub fingerprint: Fingerprint,
+    /// Scope and fingerprint, to be compared where a record lies.
+    pub imprint: Imprint,
     /// A command without a key: runs, leaves an entry, is never looked up.
     pub is_protected: bool,
 }

@@ -208,6 +208,12 @@ impl Fingerprint {
         self.difference(asked, policy)
     }
 
+    /// Scheme, policy and the digest under it. Two fingerprints of a known scheme that agree in these are of
+    /// the same request: the digest covers the names of the compared parts.
+    pub(crate) fn deciding(&self) -> (u16, u8, &[u8; 32]) {
+        (self.scheme, self.policy, &self.digest)
+    }
+
     /// The digest under the record's policy.
     #[cfg(test)]
     pub fn digest(&self) -> &[u8; 32] {

@@ -317,6 +317,13 @@ pub enum ScopeMode {
 pub struct ScopeDigest(pub [u8; 16]);
 
 impl ScopeDigest {
+    /// The digest as two numbers.
+    #[inline]
+    pub(crate) fn words(self) -> [u64; 2] {
+        let (words, _) = self.0.as_chunks();
+        [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
+    }
+
     /// The digest of `scope` in a store of this mode, over length-prefixed fields.
     #[must_use]
     pub fn of(scope: &Scope, mode: ScopeMode) -> Self {

@@ -88,13 +88,6 @@ impl Db {
         }
     }
 
-    /// An entry as a replay index keeps it: the bytes of the file behind the position.
-    pub fn unpack(&self, packed: &[u8]) -> Result<Record, Fault> {
-        let (key, framed) =
-            packed.split_first_chunk().ok_or_else(|| Fault::damaged("replay index", "an entry is cut"))?;
-        self.record_of(tables::position_of(key), framed)
-    }
-
     /// A consistent view of what is committed now. To be dropped soon: while it lives, no page is given back.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, Fault> {
         let read = self.database.begin_read()?;
@@ -221,11 +214,6 @@ where
 
 /// Class 0 is the store's own.
 const FIRST_CLASS: u16 = 1;
-
-/// What a replay index keeps of an entry.
-pub(crate) fn pack(position: Position, framed: &[u8]) -> Vec<u8> {
-    [tables::position_key(position).as_slice(), framed].concat()
-}
 
 pub(super) fn place(position: Position) -> String {
     format!("journal entry {} of class {}", position.seq, position.class.0)

@@ -2,12 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::stripes::Stripes;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters since the store was opened.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub $name: AtomicU64,)*
+            /// Replays from memory without, and with, their body: what happens too often to share a line.
+            pub replayed: Stripes,
         }
 
         /// What the counters said at one moment.
@@ -18,7 +22,12 @@ macro_rules! counters {
 
         impl Counters {
             pub fn read(&self) -> Counts {
-                Counts { $($name: self.$name.load(Relaxed),)* }
+                let mut counts = Counts { $($name: self.$name.load(Relaxed),)* };
+                let [without_body, with_body] = self.replayed.read();
+                counts.replays_with_body += with_body;
+                counts.replays_without_body += without_body;
+                counts.replays_from_memory += with_body + without_body;
+                counts
             }
         }
     };

@@ -5,9 +5,10 @@
 //! while a long look goes on, and only a reopen or a close waits until it has ended.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::lock_api::ArcRwLockReadGuard;
-use parking_lot::{RawRwLock, RwLock};
+use parking_lot::{RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Engine;
 use super::counters::count;
@@ -46,6 +47,60 @@ pub(super) enum Cause {
     Failed,
     Full,
     Damaged,
+}
+
+/// The state of the file, and whether it is open in a word of its own: who is answered from memory takes no
+/// lock.
+pub(super) struct Life {
+    state: RwLock<File>,
+    is_open: AtomicBool,
+}
+
+impl Life {
+    pub fn new(state: File) -> Self {
+        let is_open = AtomicBool::new(matches!(state, File::Open { .. }));
+        Self { state: RwLock::new(state), is_open }
+    }
+
+    /// Whether the file is open; at once, without a lock. True only if all that an opening did is seen too.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, File> {
+        self.state.read()
+    }
+
+    pub fn write(&self) -> Turn<'_> {
+        Turn { state: self.state.write(), is_open: &self.is_open }
+    }
+}
+
+/// The right to change the state. The word follows when it ends, before the lock is given back.
+pub(super) struct Turn<'l> {
+    state: RwLockWriteGuard<'l, File>,
+    is_open: &'l AtomicBool,
+}
+
+impl std::ops::Deref for Turn<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for Turn<'_> {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.state
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.is_open.store(matches!(*self.state, File::Open { .. }), Ordering::Release);
+    }
 }
 
 impl Slot {

@@ -11,21 +11,22 @@ mod open;
 mod places;
 pub(crate) mod queue;
 pub(crate) mod read;
-mod replay_index;
+pub(crate) mod replay_index;
 mod scrub;
 pub(crate) mod settings;
 pub(crate) mod staging;
+mod stripes;
 mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use self::clock::EngineClock;
 use self::counters::{Counters, count};
-use self::file::File;
+use self::file::Life;
 use self::places::Places;
 use self::queue::{Queue, Writer};
 use self::replay_index::ReplayIndex;
@@ -47,7 +48,7 @@ pub(crate) struct Engine {
     index: ReplayIndex,
     places: Places,
     queue: Queue<Vec<Draft>, Answers>,
-    file: RwLock<File>,
+    file: Life,
     /// What the last commit said; only the leader moves it.
     tail: Mutex<State>,
     room: Room,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::clock::EngineClock;
 use super::counters::Counters;
-use super::file::{Cause, File, Slot};
+use super::file::{Cause, File, Life, Slot};
 use super::places::Places;
 use super::queue::Queue;
 use super::replay_index::ReplayIndex;
@@ -71,7 +71,7 @@ impl Engine {
             places: Places::new(&settings.owner),
             queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
-            file: RwLock::new(File::Open { slot: Slot::new(db), opening: 1 }),
+            file: Life::new(File::Open { slot: Slot::new(db), opening: 1 }),
             tail: Mutex::new(state),
             room: Room { is_full: AtomicBool::new(is_full), try_at: Mutex::new(Duration::ZERO) },
             checked: AtomicBool::new(checked),

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use super::Engine;
 use super::counters::{Counts, count};
 use super::inside::Inside;
+use super::replay_index::AnswerBuffer;
 use crate::core::decide::{Answer, Asked, Command, View, decide};
 use crate::core::error::Error;
 use crate::core::name::{Scope, ScopeDigest};
 use crate::core::outcome::Body;
 use crate::core::policy::Policy;
+use crate::core::receipt::Receipt;
 use crate::core::record::{ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
@@ -33,13 +35,39 @@ impl Engine {
         }
     }
 
-    /// What the memory answers. A miss proves nothing.
-    pub fn remembered(&self, asked: &Asked, policy: &Policy) -> Option<Reply> {
-        let mut packed = Vec::new();
-        if !self.index.get(asked.digest, &mut packed) {
+    /// The receipt of a command that has run, from memory. A miss proves nothing.
+    #[inline]
+    pub fn receipt(&self, asked: &Asked) -> Option<Receipt> {
+        if !asked.is_protected || !self.file.is_open() {
             return None;
         }
-        let record = self.file().ok()?.unpack(&packed).ok()?;
+        let receipt = self.index.receipt(asked, self.clock.glance())?;
+        self.counters.replayed.count(false);
+        Some(receipt)
+    }
+
+    /// The whole answer of a command that has run, copied from memory. A miss proves nothing.
+    #[inline]
+    pub fn answered(&self, asked: &Asked, out: &mut AnswerBuffer) -> Option<Receipt> {
+        if !asked.is_protected || !self.file.is_open() {
+            return None;
+        }
+        let receipt = self.index.answer(asked, self.clock.glance(), out)?;
+        self.counters.replayed.count(true);
+        Some(receipt)
+    }
+
+    /// What the memory answers. A miss proves nothing.
+    pub fn remembered(&self, asked: &Asked, policy: &Policy) -> Option<Reply> {
+        if !asked.is_protected || !self.file.is_open() {
+            return None;
+        }
+        if let Some(finished) = self.index.finished(asked, self.clock.glance()) {
+            self.counters.replayed.count(matches!(finished.body, Body::Present(_)));
+            return Some(Reply::Replay(finished));
+        }
+        // Another request, another policy, or a window that is over.
+        let record = self.index.record(asked.digest)?;
         if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
             return None;
         }
@@ -50,8 +78,12 @@ impl Engine {
 
     /// What the file answers.
     pub(super) fn stored(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+        let stamp = self.index.stamp(asked.digest);
         match self.read(|db| db.record(asked.digest))? {
-            Some(record) => self.judged(&record, asked, policy),
+            Some(record) => {
+                self.index.fill(asked.digest, &record, stamp);
+                self.judged(&record, asked, policy)
+            }
             None => Ok(None),
         }
     }
@@ -176,7 +208,7 @@ pub(crate) struct Numbers {
     pub counts: Counts,
     pub state: State,
     pub queued: usize,
-    pub remembered: usize,
+    pub remembered: u64,
     pub replay_bytes: usize,
     pub reserve_bytes: u64,
     pub file_bytes: u64,

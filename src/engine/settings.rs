@@ -25,6 +25,9 @@ type Decider = dyn Fn(&Scope) -> Authority + Send + Sync;
 /// Every setting of an engine.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// Tells these settings from all others of this process, so that a request knows for which it was
+    /// prepared.
+    pub number: u64,
     pub policies: HashMap<Operation, Policy>,
     pub default_policy: Policy,
     pub scope_mode: ScopeMode,

@@ -22,7 +22,7 @@ use crate::core::record::{ClassId, Entry, Position, Record, Transition};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
-use crate::db::database::{Batch, Commit, Db, Failed, Rows, pack};
+use crate::db::database::{Batch, Commit, Db, Failed, Rows};
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State};
@@ -78,7 +78,7 @@ struct Page {
 }
 
 /// What one batch publishes once it is durable.
-type Publish = Vec<(ScopeDigest, Vec<u8>)>;
+type Publish = Vec<(ScopeDigest, Arc<Record>)>;
 
 /// Writes one batch and moves `tail` on. On failure `tail` is as it was.
 pub(crate) fn write(
@@ -107,8 +107,8 @@ pub(crate) fn write(
         count_many(&desk.counters.committed, page.accepted.len() as u64);
         count_many(&desk.counters.stale_events, page.stale);
     }
-    for (scope, packed) in publish {
-        desk.index.publish(scope, &packed);
+    for (scope, record) in publish {
+        desk.index.publish(scope, &record);
     }
     Ok(verdicts)
 }
@@ -240,12 +240,12 @@ fn apply(
     }
     let mut publish = Publish::with_capacity(page.accepted.len());
     for (scope, record) in &page.accepted {
-        let framed = batch.put_entry(record.position, &record.entry)?;
+        batch.put_entry(record.position, &record.entry)?;
         next.set_head(grown(db, next, *scope, record));
         next.executed += 1;
         if record.entry.transition == Transition::Executed {
             next.records += u64::from(batch.put_index(*scope, record.position)?);
-            publish.push((*scope, pack(record.position, &framed)));
+            publish.push((*scope, Arc::clone(record)));
         }
     }
     for key in &page.changed {
