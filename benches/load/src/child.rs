@@ -1,5 +1,5 @@
-//! Parts of a run that need a process of their own: one that is killed, one whose memory is looked at. Owns what the
-//! child does and how it is started and read.
+//! Parts of a run that need a process of their own: one that is killed, one whose memory is looked at. Owns
+//! what the child does and how it is started and read.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -117,8 +117,8 @@ fn start(
     Ok((child, out))
 }
 
-/// Starts a writer on the store in `dir`, kills it amid its commits, and gives the numbers of the commands that it
-/// had acknowledged.
+/// Starts a writer on the store in `dir`, kills it amid its commits, and gives the numbers of the commands
+/// that it had acknowledged.
 pub fn killed(who: Who, dir: &Path, first: u64) -> Done<Vec<u64>> {
     const ENOUGH: usize = 200;
     let (mut child, out) = start("kill", who, dir, (first, 0), false)?;

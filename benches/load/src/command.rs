@@ -1,5 +1,5 @@
-//! The commands: keys, ids, bytes, and what a store keeps of each. Owns that everybody gets the same bytes; must
-//! not know any store.
+//! The commands: keys, ids, bytes, and what a store keeps of each. Owns that everybody gets the same bytes;
+//! must not know any store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -56,8 +56,8 @@ pub fn start_at(number: u64) {
 }
 
 impl Command {
-    /// Commands that no call of this process had; the number of the first. Another process starts elsewhere, see
-    /// [`start_at`].
+    /// Commands that no call of this process had; the number of the first. Another process starts elsewhere,
+    /// see [`start_at`].
     pub fn fresh(count: usize, ids: Ids) -> (u64, Vec<Self>) {
         let first = FRESH.fetch_add(count as u64, Ordering::Relaxed);
         (first, (first..first + count as u64).map(|number| Self::numbered(number, ids)).collect())

@@ -148,8 +148,8 @@ impl Who {
     }
 }
 
-/// Locks by key, for stores whose writes do not check what they overwrite: whoever has the stripe of a key may
-/// look and then write. Cheaper than the transactions of those stores, and callers of other keys go on.
+/// Locks by key, for stores whose writes do not check what they overwrite: whoever has the stripe of a key
+/// may look and then write. Cheaper than the transactions of those stores, and callers of other keys go on.
 pub struct Stripes(Vec<Mutex<()>>);
 
 impl Stripes {

@@ -22,13 +22,14 @@ impl RunDir {
         fs::create_dir_all(&parent)?;
         if is_ram(&parent)? {
             let text = format!(
-                "{} is on a RAM disk, where syncs are free; set ONECHO_BENCH_DIR to a directory of a real disk",
+                "{} is on a RAM disk, where syncs are free; ONECHO_BENCH_DIR may name one on a real disk",
                 parent.display()
             );
             return Err(text.into());
         }
         let dir = parent.join(std::process::id().to_string());
         fs::create_dir_all(&dir)?;
+        crate::measure::watch(&dir);
         Ok(Self(dir))
     }
 

@@ -1,5 +1,5 @@
-//! Callers in a closed loop: each prepares, calls, and calls again. Owns the clock of a round; must not know what
-//! is called.
+//! Callers in a closed loop: each prepares, calls, and calls again. Owns the clock of a round; must not know
+//! what is called.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,8 +71,7 @@ pub fn drive<C: Caller>(
         all = threads.into_iter().map(ScopedJoinHandle::join).collect();
         took = begun.elapsed();
         spent = cpu().saturating_sub(cpu_before);
-        let after = written();
-        wrote = Written { handed: after.handed - before.handed, device: after.device - before.device };
+        wrote = written().since(before);
     });
     let mut calls = Vec::new();
     for one in all {

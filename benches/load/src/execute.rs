@@ -14,7 +14,7 @@ pub fn growing(run: &Run) -> Done<()> {
 
 /// Resources under random ids: each is on a page of its own.
 pub fn random(run: &Run) -> Done<()> {
-    cells(run, Ids::Random, &[1, 8, 64])
+    cells(run, Ids::Random, &[1, 64])
 }
 
 fn cells(run: &Run, ids: Ids, all: &[usize]) -> Done<()> {

@@ -1,4 +1,5 @@
-//! What it costs to have it: memory of a process with a large store, and bytes of a minimal program. Owns the cell.
+//! What it costs to have it: memory of a process with a large store, and bytes of a minimal program. Owns the
+//! cell.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -15,7 +16,7 @@ pub fn cells(run: &Run) -> Done<()> {
     for records in run.sizes(&[10_000, 1_000_000]).into_iter().rev().take(1) {
         memory(run, records)?;
     }
-    programs()
+    programs(run)
 }
 
 fn memory(run: &Run, records: u64) -> Done<()> {
@@ -62,7 +63,7 @@ fn mib(kib: u64) -> String {
 }
 
 /// Minimal programs, built as a user would ship them.
-fn programs() -> Done<()> {
+fn programs(run: &Run) -> Done<()> {
     const PROFILES: [(&str, &str); 3] = [
         ("release", "release, line tables"),
         ("stripped", "release, stripped"),
@@ -72,7 +73,8 @@ fn programs() -> Done<()> {
         [("empty", "an empty `main`"), ("plain", "plain redb"), ("user", "onecho")];
     let mut table =
         Table::new(&["KiB of program", PROGRAMS[0].1, PROGRAMS[1].1, PROGRAMS[2].1, "onecho less empty"]);
-    for (profile, name) in PROFILES {
+    let wanted = |profile: &str| !run.is_quick || profile == "stripped";
+    for (profile, name) in PROFILES.into_iter().filter(|(profile, _)| wanted(profile)) {
         progress(&format!("building the minimal programs, {profile}"));
         let dir = build(profile)?;
         let mut cells = vec![name.to_owned()];

@@ -1,5 +1,5 @@
-//! A store that grows: fresh commands of 64 callers from 10,000 records to 1,000,000. Owns the steps and what is told
-//! of each.
+//! A store that grows: fresh commands of 64 callers from 10,000 records to 1,000,000. Owns the steps and what
+//! is told of each.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ fn grow(run: &Run, who: Who) -> Done<()> {
     }
     heading(&name);
     note(
-        "Without a pause, in steps. The slowest tenth of windows of 50 ms stands for sweeps and the disk's own \
-         moods: the store does not tell them apart.",
+        "Without a pause, in steps. The slowest tenth of windows of 50 ms stands for sweeps and the disk's \
+         own moods: the store does not tell them apart.",
     );
     table.print();
     opened.end()
@@ -81,7 +81,7 @@ fn row(driven: &Driven<u64>, (from, to): (u64, u64), rate: f64, first: f64, size
         number(slow.at(0.99), 0),
         times(slow.at(0.99) / rest.at(0.99)),
         number(driven.cpu.as_secs_f64() * 1e6 / commands, 1),
-        number(driven.written.device as f64 / 1024.0 / commands, 2),
+        number(driven.written.device_kib(commands), 2),
         number(size.allocated as f64 / payload, 2),
         number(size.length as f64 / payload, 2),
     ]
@@ -101,8 +101,8 @@ fn tenths<K>(calls: &[Call<K>]) -> (Sample, Sample) {
     (Sample::of(windows.concat()), Sample::of(rest.concat()))
 }
 
-/// Plain redb beside onecho at three sizes, rounds taking turns: a store that commits each command would take ten
-/// minutes to grow.
+/// Plain redb beside onecho at three sizes, rounds taking turns: a store that commits each command would take
+/// ten minutes to grow.
 fn plain(run: &Run) -> Done<()> {
     let who = run.who(&[Who::OnechoOne, Who::OnechoTwo, Who::RedbOne]);
     let sizes = run.sizes(&[10_000, 100_000, 1_000_000]);
@@ -134,9 +134,7 @@ fn plain(run: &Run) -> Done<()> {
             rounds.iter().map(|rounds| Sample::of(rounds.iter().map(rate).collect())).collect();
         let base = who.iter().position(|who| **who == Who::RedbOne).map_or(f64::NAN, |at| rates[at].median());
         for (at, who) in who.iter().enumerate() {
-            let kib = rounds[at]
-                .iter()
-                .map(|driven| driven.written.device as f64 / 1024.0 / driven.calls.len() as f64);
+            let kib = rounds[at].iter().map(|driven| driven.written.device_kib(driven.calls.len() as f64));
             let spans = rounds[at].iter().flat_map(Driven::spans).collect();
             let payload = (records * PAYLOAD_BYTES as u64) as f64;
             table.row(vec![

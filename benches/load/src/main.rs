@@ -1,5 +1,5 @@
-//! The load program of onecho: the same commands on onecho and on what one would pick instead, in one run, on one
-//! disk. `../README.md` says how it measures and how to read it.
+//! The load program of onecho: the same commands on onecho and on what one would pick instead, in one run, on
+//! one disk. `../README.md` says how it measures and how to read it.
 
 mod child;
 mod choice;
@@ -32,7 +32,7 @@ type Cell = (&'static str, &'static str, fn(&Run) -> Done<()>);
 
 const CELLS: [Cell; 8] = [
     ("execute", "fresh commands at 1, 2, 8 and 64 callers, ids that grow", execute::growing),
-    ("execute-random", "fresh commands at 1, 8 and 64 callers, random ids", execute::random),
+    ("execute-random", "fresh commands at 1 and 64 callers, random ids", execute::random),
     ("many", "many commands a call", many::cells),
     ("mixed", "nine retries a fresh command, 8 and 64 callers", mixed::cells),
     ("replay", "lookups of finished commands, maps in memory beside", replay::cells),
@@ -60,7 +60,9 @@ fn main() -> Done<()> {
         Some(child::CHILD) => child::main(&arguments[1..]),
         Some("--help" | "-h") => {
             println!("{USAGE}");
-            CELLS.iter().for_each(|(name, what, _)| println!("  {name:<15}{what}"));
+            for (name, what, _) in CELLS {
+                println!("  {name:<15}{what}");
+            }
             Ok(())
         }
         _ => measure(&arguments),
@@ -91,7 +93,7 @@ fn parsed(arguments: &[String]) -> Done<(Run, Vec<String>)> {
     let mut run = Run {
         dir: RunDir::new()?,
         rounds: 3,
-        round: Duration::from_millis(600),
+        round: Duration::from_millis(500),
         is_quick: false,
         stores: Vec::new(),
         callers: Vec::new(),

@@ -1,5 +1,5 @@
-//! `execute_many` by one caller, against as many commands in one transaction of each peer. Owns which cells there
-//! are.
+//! `execute_many` by one caller, against as many commands in one transaction of each peer. Owns which cells
+//! there are.
 
 use crate::command::Ids;
 use crate::contender::Done;

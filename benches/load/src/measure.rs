@@ -1,23 +1,57 @@
 //! Clocks, counters and statistics. Owns what a figure means; must not know what is measured.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Bytes of this process so far; zeros where that is not told.
+/// Bytes written so far.
 #[derive(Clone, Copy, Default)]
 pub struct Written {
-    /// Handed to the system.
+    /// By this process to the system; not what it writes through mapped memory.
     pub handed: u64,
-    /// Of pages that it made dirty and the system has to bring to the device, without the file system's own.
-    pub device: u64,
+    /// By anybody to the disk that the run is on, the file system's own included, where the system counts it.
+    /// (Its count by process takes whole folios of the page cache for written, ten times too much.)
+    pub device: Option<u64>,
+}
+
+impl Written {
+    pub fn since(self, before: Self) -> Self {
+        let device = self.device.zip(before.device).map(|(after, before)| after - before);
+        Self { handed: self.handed - before.handed, device }
+    }
+
+    /// KiB to the disk a command; NaN where it is not told.
+    pub fn device_kib(self, commands: f64) -> f64 {
+        self.device.map_or(f64::NAN, |bytes| bytes as f64 / 1024.0 / commands)
+    }
+
+    pub fn handed_kib(self, commands: f64) -> f64 {
+        self.handed as f64 / 1024.0 / commands
+    }
+}
+
+/// The counters of the disk that the run is on.
+static DISK: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Says on which disk the run is.
+pub fn watch(dir: &Path) {
+    let counters = std::fs::metadata(dir).ok().map(|meta| {
+        let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"))
+    });
+    let _ = DISK.set(counters.filter(|path| path.exists()));
 }
 
 pub fn written() -> Written {
+    const SECTORS_WRITTEN: usize = 6;
+    const SECTOR: u64 = 512;
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let number = |name: &str| field(&text, name).unwrap_or(0);
-    Written { handed: number("wchar:"), device: number("write_bytes:") }
+    let counters = DISK.get().and_then(Option::as_ref).and_then(|path| std::fs::read_to_string(path).ok());
+    let sectors = counters.and_then(|text| text.split_whitespace().nth(SECTORS_WRITTEN)?.parse::<u64>().ok());
+    Written { handed: field(&text, "wchar:").unwrap_or(0), device: sectors.map(|sectors| sectors * SECTOR) }
 }
 
 /// The first number after `name` at the start of a line.

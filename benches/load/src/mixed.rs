@@ -38,7 +38,7 @@ impl Caller for Retrying<'_> {
     fn prepare(&mut self) -> Done<()> {
         self.step = self.step.wrapping_add(1);
         let random = mixed(self.step);
-        self.is_fresh = random % FRESH_EVERY == 0;
+        self.is_fresh = random.is_multiple_of(FRESH_EVERY);
         let fresh = if self.is_fresh { Command::fresh(1, IDS).1.pop() } else { None };
         self.command = fresh.unwrap_or_else(|| Command::numbered(random / FRESH_EVERY % self.records, IDS));
         Ok(())

@@ -1,5 +1,5 @@
-//! How long opening takes: of a store that was closed, and of one whose process was killed amid its commits. Owns the
-//! cell.
+//! How long opening takes: of a store that was closed, and of one whose process was killed amid its commits.
+//! Owns the cell.
 
 use std::time::Instant;
 
@@ -26,8 +26,8 @@ pub fn cells(run: &Run) -> Done<()> {
         heading(&format!("Opening, {} records", counted(records)));
         run.tell_side(IDS, records)?;
         note(
-            "Until `open` returns. The system's page cache is warm; the kill is a SIGKILL, which a page cache \
-             survives.",
+            "Until `open` returns. The system's page cache is warm; the kill is a SIGKILL, which a page \
+             cache survives.",
         );
         let mut table = Table::new(&["", "closed, ms", "min-max", "killed, ms", "min-max"]);
         for (who, (closed, killed)) in rows {
@@ -45,8 +45,8 @@ pub fn cells(run: &Run) -> Done<()> {
     Ok(())
 }
 
-/// Milliseconds of openings after a close and after a kill. One copy serves them all: each opening finds what the
-/// one before it, or the killed process, has left.
+/// Milliseconds of openings after a close and after a kill. One copy serves them all: each opening finds what
+/// the one before it, or the killed process, has left.
 fn spans(run: &Run, who: Who, records: u64) -> Done<(Sample, Sample)> {
     let dir = run.copy(who, IDS, records)?;
     let open = || -> Done<(Box<dyn Contender>, f64)> {
@@ -55,7 +55,7 @@ fn spans(run: &Run, who: Who, records: u64) -> Done<(Sample, Sample)> {
         Ok((store, begun.elapsed().as_secs_f64() * 1e3))
     };
     let (mut closed, mut killed) = (Vec::new(), Vec::new());
-    for _ in 0..run.rounds + 1 {
+    for _ in 0..=run.rounds {
         let (store, span) = open()?;
         store.settle();
         store.close()?;

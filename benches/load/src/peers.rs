@@ -1,5 +1,5 @@
-//! The contenders, one a file. Each owns how its store is set up and called, as its documentation recommends for
-//! durable writes; none knows what is measured.
+//! The contenders, one a file. Each owns how its store is set up and called, as its documentation recommends
+//! for durable writes; none knows what is measured.
 
 pub mod fjall;
 pub mod lmdb;

@@ -1,5 +1,5 @@
-//! Lookups of finished commands: onecho from memory, each peer by its own read, and maps that do the same work.
-//! Owns the rounds and their tables; `lookup` owns how a lookup is timed.
+//! Lookups of finished commands: onecho from memory, each peer by its own read, and maps that do the same
+//! work. Owns the rounds and their tables; `lookup` owns how a lookup is timed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -224,7 +224,7 @@ fn round(
         readers.into_iter().map(|looked| looked.map_err(|_| "a reader panicked")?).collect()
     })?;
     for one in looked {
-        line.row_ns.push(one.row_ns);
+        line.row_ns.extend(one.row_ns);
         line.ask_ns.push(one.ask_ns);
         line.alone_ns.extend(one.alone_ns);
         line.missed += one.missed;
@@ -232,8 +232,8 @@ fn round(
     Ok(())
 }
 
-/// Fresh commands until the readers are done. A map has no disk: beside it 1 KiB is appended to a file and synced,
-/// and then the command is inserted.
+/// Fresh commands until the readers are done. A map has no disk: beside it 1 KiB is appended to a file and
+/// synced, and then the command is inserted.
 fn write(places: &Places, place: Place, is_over: &AtomicBool) -> Done<()> {
     let mut log = match place {
         Place::Map(_) => Some(File::create(&places.log)?),
@@ -248,7 +248,9 @@ fn write(places: &Places, place: Place, is_over: &AtomicBool) -> Done<()> {
                     log.write_all(&[0; 1024])?;
                     log.sync_data()?;
                 }
-                commands.iter().for_each(|command| places.maps.insert(map, command));
+                for command in &commands {
+                    places.maps.insert(map, command);
+                }
             }
         }
     }

@@ -8,7 +8,8 @@ use crate::contender::{Contender, Done, Profile, Who};
 use crate::disk::{RunDir, copied, removed, size};
 use crate::table::{counted, note, progress};
 
-/// Where onecho's defaults begin to save what makes the open after a kill short (`Options::check_at_open_max`).
+/// Where onecho's defaults begin to save what makes the open after a kill short
+/// (`Options::check_at_open_max`).
 const CHECK_AT_OPEN_MAX: u64 = 64 << 20;
 /// Commands a call when a store is prepared.
 const LOAD: u64 = 2048;
@@ -94,7 +95,7 @@ impl Run {
         }
         let length = size(&self.prepared(Who::OnechoTwo, ids, records)?)?.length;
         let side = if length > CHECK_AT_OPEN_MAX {
-            "above `check_at_open_max`: commits save what makes the open after a kill short, the peers' do not"
+            "above `check_at_open_max`: its commits save what makes the open after a kill short"
         } else {
             "below `check_at_open_max`: no quick repair"
         };

@@ -1,4 +1,5 @@
-//! Tables in Markdown on standard output, to be pasted into `docs/performance.md`. Owns how numbers are written.
+//! Tables in Markdown on standard output, to be pasted into `docs/performance.md`. Owns how numbers are
+//! written.
 
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -67,7 +68,7 @@ pub fn counted(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -1,5 +1,5 @@
-//! Fresh commands, durable before the answer: one cell of callers, commands a call, ids and records. Owns the rounds
-//! and their table; `execute` and `many` say which cells there are.
+//! Fresh commands, durable before the answer: one cell of callers, commands a call, ids and records. Owns the
+//! rounds and their table; `execute` and `many` say which cells there are.
 
 use crate::command::{Command, Ids};
 use crate::contender::{Contender, Done, Profile, Who};
@@ -101,7 +101,7 @@ pub fn measure(run: &Run, cell: &Cell) -> Done<()> {
     }
     heading(&cell.name());
     run.tell_side(cell.ids, cell.records)?;
-    ratios(&rows);
+    ratios(cell.callers, &rows);
     table(&rows);
     Ok(())
 }
@@ -128,22 +128,23 @@ fn figures(driven: &Driven<u64>, commands: f64, commits: Option<u64>) -> Round {
         per_second: commands / driven.took.as_secs_f64(),
         spans: driven.spans(),
         cpu_us: driven.cpu.as_secs_f64() * 1e6 / commands,
-        device_kib: driven.written.device as f64 / 1024.0 / commands,
-        handed_kib: driven.written.handed as f64 / 1024.0 / commands,
+        device_kib: driven.written.device_kib(commands),
+        handed_kib: driven.written.handed_kib(commands),
         shared: commits.map_or(f64::NAN, |commits| commands / commits as f64),
     }
 }
 
 /// How many times each peer's rate onecho reaches, and the time of a call against redb in the same phases.
-fn ratios(rows: &[Row]) {
+fn ratios(callers: usize, rows: &[Row]) {
     for ours in rows.iter().filter(|row| row.who.store() == "onecho") {
         let against: Vec<String> = rows
             .iter()
             .filter(|row| row.who.store() != "onecho")
             .map(|row| format!("{} x {}", times(ours.rate() / row.rate()), row.who.name()))
             .collect();
+        // With several callers p50 says who queues how, not how long a command takes.
         let same = if ours.who == Who::OnechoOne { Who::RedbOne } else { Who::RedbTwo };
-        let p50 = rows.iter().find(|row| row.who == same).map(|row| {
+        let p50 = rows.iter().find(|row| callers == 1 && row.who == same).map(|row| {
             let ratio = ours.latency().median() / row.latency().median();
             format!("; p50 {} of {}'s", number(ratio, 2), same.name())
         });

@@ -1,5 +1,5 @@
-//! LMDB, by heed: a database of records, a database of rows, one write transaction a call, synced as it comes (two
-//! syncs a commit). The map is 16 GiB of address space; the file grows as it is filled.
+//! LMDB, by heed: a database of records, a database of rows, one write transaction a call, synced as it comes
+//! (two syncs a commit). The map is 16 GiB of address space; the file grows as it is filled.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ impl Lmdb {
         let mut options = EnvOpenOptions::new();
         options.map_size(16 << 30).max_dbs(2).max_readers(256);
         #[expect(unsafe_code, reason = "heed offers no safe way to open")]
-        // SAFETY: the directory is this run's own; nobody else changes or shortens the mapped file while it is
-        // open, and a run opens each directory once at a time.
+        // SAFETY: the directory is this run's own; nobody else changes or shortens the mapped file while it
+        // is open, and a run opens each directory once at a time.
         let env = unsafe { options.open(dir)? };
         let mut write = env.write_txn()?;
         let records = env.create_database(&mut write, Some("record"))?;
@@ -47,11 +47,11 @@ impl Contender for Lmdb {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Gets(self)))
+        Ok(Box::new(Gets { lmdb: self, body: Vec::new() }))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        time(&mut Gets(self), plan)
+        time(&mut Gets { lmdb: self, body: Vec::new() }, plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -65,12 +65,15 @@ impl Contender for Lmdb {
     }
 }
 
-struct Gets<'l>(&'l Lmdb);
+struct Gets<'l> {
+    lmdb: &'l Lmdb,
+    body: Vec<u8>,
+}
 
 impl Gets<'_> {
     fn with<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
-        let read = self.0.env.read_txn()?;
-        let found = self.0.records.get(&read, &asked.key)?;
+        let read = self.lmdb.env.read_txn()?;
+        let found = self.lmdb.records.get(&read, &asked.key)?;
         Ok(found.and_then(|found| judged(found, &asked.fingerprint)).map(on))
     }
 }
@@ -83,11 +86,14 @@ impl Reader for Gets<'_> {
     }
 
     fn judged(&mut self, asked: &Asked) -> bool {
-        matches!(self.with(asked, |body| body.len()), Ok(Some(_)))
+        matches!(self.with(asked, <[u8]>::len), Ok(Some(_)))
     }
 
-    fn answered(&mut self, asked: &Asked, body: &mut Vec<u8>) -> bool {
+    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
+        let mut body = std::mem::take(&mut self.body);
         body.clear();
-        matches!(self.with(asked, |found| body.extend_from_slice(found)), Ok(Some(())))
+        let found = self.with(asked, |found| body.extend_from_slice(found));
+        self.body = body;
+        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }

@@ -1,6 +1,6 @@
-//! Maps in memory that do the work of a replay: the full key, the fingerprint and the time are compared. They keep
-//! nothing over a restart and, quick_cache apart, bound nothing; they are the floor for a lookup, no peers.
-//! All hash with foldhash, seeded at random.
+//! Maps in memory that do the work of a replay: the full key, the fingerprint and the time are compared. They
+//! keep nothing over a restart and, `quick_cache` apart, bound nothing; they are the floor for a lookup, no
+//! peers. All hash with foldhash, seeded at random.
 
 use std::sync::Arc;
 
@@ -77,10 +77,10 @@ impl Maps {
 
     pub fn time(&self, map: Map, plan: &Plan) -> Done<Looked> {
         match map {
-            Map::PapayaGuard => time(&mut PapayaGuard(self), plan),
-            Map::PapayaArc => time(&mut PapayaArc(self), plan),
-            Map::SccPeek => time(&mut SccPeek(self), plan),
-            Map::QuickCache => time(&mut QuickCache(self), plan),
+            Map::PapayaGuard => time(&mut PapayaGuard { maps: self, body: Vec::new() }, plan),
+            Map::PapayaArc => time(&mut PapayaArc { maps: self, body: Vec::new() }, plan),
+            Map::SccPeek => time(&mut SccPeek { maps: self, body: Vec::new() }, plan),
+            Map::QuickCache => time(&mut QuickCache { maps: self, body: Vec::new() }, plan),
         }
     }
 }
@@ -88,12 +88,14 @@ impl Maps {
 /// A reader of a map: `with` runs on the value where it is, or on a counted handle of it.
 macro_rules! reader {
     ($name:ident, |$maps:ident, $asked:ident, $on:ident| $look:expr) => {
-        struct $name<'m>(&'m Maps);
+        struct $name<'m> {
+            maps: &'m Maps,
+            body: Vec<u8>,
+        }
 
         impl $name<'_> {
             #[inline]
-            fn with<R>(&self, $asked: &Asked, $on: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
-                let $maps = self.0;
+            fn with<R>($maps: &Maps, $asked: &Asked, $on: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
                 $look
             }
         }
@@ -107,16 +109,19 @@ macro_rules! reader {
 
             #[inline]
             fn judged(&mut self, asked: &Asked) -> bool {
-                self.with(asked, |found| judged(found, &asked.fingerprint).map(|_| ())).is_some()
+                let judge = |found: &[u8]| judged(found, &asked.fingerprint).map(|_| ());
+                Self::with(self.maps, asked, judge).is_some()
             }
 
             #[inline]
-            fn answered(&mut self, asked: &Asked, body: &mut Vec<u8>) -> bool {
+            fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
+                let body = &mut self.body;
                 body.clear();
                 let copy = |found: &[u8]| {
                     judged(found, &asked.fingerprint).map(|found| body.extend_from_slice(found))
                 };
-                self.with(asked, copy).is_some()
+                Self::with(self.maps, asked, copy)?;
+                Some(&self.body)
             }
         }
     };

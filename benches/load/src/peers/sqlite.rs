@@ -1,6 +1,7 @@
-//! SQLite, bundled with rusqlite: WAL, `synchronous=FULL`, a unique constraint, one immediate transaction a call.
-//! One connection writes, under a lock (connections that wait for one another's locks are slower and unfair); each
-//! reading thread has its own with a prepared statement. 64 MiB of cache for each, and the file mapped for reads.
+//! SQLite, bundled with rusqlite: WAL, `synchronous=FULL`, a unique constraint, one immediate transaction a
+//! call. One connection writes, under a lock (connections that wait for one another's locks are slower and
+//! unfair); each reading thread has its own with a prepared statement. 64 MiB of cache for each, and the file
+//! mapped for reads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -77,12 +78,12 @@ impl Contender for Sqlite {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Prepared::new(&self.path)?))
+        Ok(Box::new(Prepared(connect(&self.path)?)))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
         let connection = connect(&self.path)?;
-        time(&mut Select { look: connection.prepare(LOOK)? }, plan)
+        time(&mut Select { look: connection.prepare(LOOK)?, body: Vec::new() }, plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -105,17 +106,6 @@ struct AskedText {
     fingerprint: [u8; 32],
 }
 
-/// One thread's statement.
-struct Select<'c> {
-    look: Statement<'c>,
-}
-
-impl Select<'_> {
-    fn with<R>(&mut self, asked: &AskedText, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
-        with(&mut self.look, asked, on)
-    }
-}
-
 fn with<R>(look: &mut Statement<'_>, asked: &AskedText, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
     let mut rows = look.query(params![TENANT, OPERATION, asked.key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -126,6 +116,12 @@ fn with<R>(look: &mut Statement<'_>, asked: &AskedText, on: impl FnOnce(&[u8]) -
     Ok(Some(on(row.get_ref(3)?.as_blob()?)))
 }
 
+/// One thread's statement.
+struct Select<'c> {
+    look: Statement<'c>,
+    body: Vec<u8>,
+}
+
 impl Reader for Select<'_> {
     type Asked = AskedText;
 
@@ -134,23 +130,18 @@ impl Reader for Select<'_> {
     }
 
     fn judged(&mut self, asked: &AskedText) -> bool {
-        matches!(self.with(asked, |body| body.len()), Ok(Some(_)))
+        matches!(with(&mut self.look, asked, <[u8]>::len), Ok(Some(_)))
     }
 
-    fn answered(&mut self, asked: &AskedText, body: &mut Vec<u8>) -> bool {
-        body.clear();
-        matches!(self.with(asked, |found| body.extend_from_slice(found)), Ok(Some(())))
+    fn answered(&mut self, asked: &AskedText) -> Option<&[u8]> {
+        self.body.clear();
+        let found = with(&mut self.look, asked, |found| self.body.extend_from_slice(found));
+        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }
 
 /// A connection that keeps its statement prepared, for callers that come and go.
 struct Prepared(Connection);
-
-impl Prepared {
-    fn new(path: &Path) -> Done<Self> {
-        Ok(Self(connect(path)?))
-    }
-}
 
 impl Looks for Prepared {
     fn look(&mut self, command: &Command, body: &mut Vec<u8>) -> Done<bool> {
