@@ -70,6 +70,8 @@ pub enum Who {
 pub enum Profile {
     /// As it comes.
     Default,
+    /// For preparing: large commits, much cache.
+    Loading,
     /// `Options::small_device`.
     Small,
     /// Room in memory for the replay of so many records.
@@ -111,6 +113,14 @@ impl Who {
             Self::Lmdb => "LMDB",
             #[cfg(feature = "rocksdb")]
             Self::Rocks => "RocksDB",
+        }
+    }
+
+    /// Of onecho and redb: how it commits.
+    pub fn phases(self) -> &'static str {
+        match self {
+            Self::OnechoOne | Self::RedbOne => "one",
+            _ => "two",
         }
     }
 

@@ -37,6 +37,10 @@ fn memory(run: &Run, records: u64) -> Done<()> {
             crate::disk::removed(&dir)?;
             let own = told.iter().map(|memory| mib(memory.anonymous));
             let last = told.last().copied().unwrap_or_default();
+            if is_small {
+                run.figures.tell(format!("own small {records}"), last.anonymous as f64 / 1024.0);
+                run.figures.tell(format!("resident small {records}"), last.resident as f64 / 1024.0);
+            }
             let profile = match (who.store(), is_small) {
                 ("onecho", true) => ", `small_device`",
                 ("onecho", false) => ", default",

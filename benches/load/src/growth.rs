@@ -44,7 +44,7 @@ fn grow(run: &Run, who: Who) -> Done<()> {
         "allocated/payload",
         "length/payload",
     ]);
-    let mut first = f64::NAN;
+    let (mut first, mut worst) = (f64::NAN, f64::NEG_INFINITY);
     for step in STEPS.into_iter().filter(|step| !run.is_quick || *step <= 20_000) {
         progress(&format!("{name}, to {} records", counted(step)));
         let caller = |_| Ok(Fresh::new(store, 1, IDS));
@@ -55,9 +55,12 @@ fn grow(run: &Run, who: Who) -> Done<()> {
         if first.is_nan() {
             first = rate;
         }
+        let (slow, rest) = tenths(&driven.calls);
+        worst = worst.max(slow.at(0.99) / rest.at(0.99));
         table.row(row(&driven, (records, step), rate, first, size(opened.dir())?));
         records = step;
     }
+    run.figures.tell(format!("growth slow {} {records}", who.phases()), worst);
     heading(&name);
     note(
         "Without a pause, in steps. The slowest tenth of windows of 50 ms stands for sweeps and the disk's \
@@ -105,7 +108,7 @@ fn tenths<K>(calls: &[Call<K>]) -> (Sample, Sample) {
 /// ten minutes to grow.
 fn plain(run: &Run) -> Done<()> {
     let who = run.who(&[Who::OnechoOne, Who::OnechoTwo, Who::RedbOne]);
-    let sizes = run.sizes(&[10_000, 100_000, 1_000_000]);
+    let mut smallest: Vec<f64> = Vec::new();
     let mut table = Table::new(&[
         "records",
         "",
@@ -117,7 +120,7 @@ fn plain(run: &Run) -> Done<()> {
         "allocated/payload",
         "length/payload",
     ]);
-    for records in sizes {
+    for records in run.sizes(&[10_000, 100_000, 1_000_000]) {
         progress(&format!("Growth, all at {} records", counted(records)));
         let mut rounds: Vec<Vec<Driven<u64>>> = who.iter().map(|_| Vec::new()).collect();
         let mut sizes = vec![Size::default(); who.len()];
@@ -133,10 +136,22 @@ fn plain(run: &Run) -> Done<()> {
         let rates: Vec<Sample> =
             rounds.iter().map(|rounds| Sample::of(rounds.iter().map(rate).collect())).collect();
         let base = who.iter().position(|who| **who == Who::RedbOne).map_or(f64::NAN, |at| rates[at].median());
+        if smallest.is_empty() {
+            smallest = rates.iter().map(Sample::median).collect();
+        }
         for (at, who) in who.iter().enumerate() {
             let kib = rounds[at].iter().map(|driven| driven.written.device_kib(driven.calls.len() as f64));
             let spans = rounds[at].iter().flat_map(Driven::spans).collect();
             let payload = (records * PAYLOAD_BYTES as u64) as f64;
+            let kib = Sample::of(kib.collect()).median();
+            if who.store() == "onecho" {
+                let tell = |what, figure| {
+                    run.figures.tell(format!("growth {what} {} {records}", who.phases()), figure);
+                };
+                tell("device", kib);
+                tell("allocated", sizes[at].allocated as f64 / payload);
+                tell("rate", rates[at].median() / smallest[at]);
+            }
             table.row(vec![
                 counted(records),
                 who.name().to_owned(),
@@ -144,7 +159,7 @@ fn plain(run: &Run) -> Done<()> {
                 number(rates[at].median(), 0),
                 format!("{}-{}", number(rates[at].min(), 0), number(rates[at].max(), 0)),
                 number(Sample::of(spans).at(0.99), 0),
-                number(Sample::of(kib.collect()).median(), 2),
+                number(kib, 2),
                 number(sizes[at].allocated as f64 / payload, 2),
                 number(sizes[at].length as f64 / payload, 2),
             ]);

@@ -9,6 +9,7 @@ mod disk;
 mod drive;
 mod execute;
 mod footprint;
+mod goals;
 mod growth;
 mod lookup;
 mod many;
@@ -85,6 +86,7 @@ fn measure(arguments: &[String]) -> Done<()> {
             progress(&format!("{name} took {} s", started.elapsed().as_secs()));
         }
     }
+    goals::print(&run.figures);
     progress(&format!("all of it took {} s", begun.elapsed().as_secs()));
     Ok(())
 }
@@ -98,6 +100,7 @@ fn parsed(arguments: &[String]) -> Done<(Run, Vec<String>)> {
         stores: Vec::new(),
         callers: Vec::new(),
         records: Vec::new(),
+        figures: goals::Figures::default(),
     };
     let mut wanted = Vec::new();
     let mut arguments = arguments.iter();

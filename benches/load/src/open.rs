@@ -31,6 +31,9 @@ pub fn cells(run: &Run) -> Done<()> {
         );
         let mut table = Table::new(&["", "closed, ms", "min-max", "killed, ms", "min-max"]);
         for (who, (closed, killed)) in rows {
+            if who.store() == "onecho" {
+                run.figures.tell(format!("killed {} {records}", who.phases()), killed.median());
+            }
             let range = |sample: &Sample| format!("{}-{}", number(sample.min(), 1), number(sample.max(), 1));
             table.row(vec![
                 who.name().to_owned(),

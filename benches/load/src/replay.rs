@@ -189,6 +189,7 @@ fn measure(
         let of_way: Vec<(Place, &Line)> =
             all.iter().copied().zip(lines.iter().map(|line| &line[at])).collect();
         table(way, setup, &of_way, alone);
+        tell(run, way, &format!("{} {}", places.records, keys.name()), setup, &of_way, alone);
     }
     Ok(())
 }
@@ -296,4 +297,29 @@ fn table(
         ]);
     }
     table.print();
+}
+
+/// The same for the goals.
+fn tell(
+    run: &Run,
+    way: Way,
+    of: &str,
+    setup: Setup,
+    lines: &[(Place, &Line)],
+    alone: &HashMap<(&'static str, &'static str), f64>,
+) {
+    let Some((place, ours)) = lines.iter().find(|(place, _)| *place == Place::Store(Who::OnechoTwo)) else {
+        return;
+    };
+    let (way, threads) = (way.name(), setup.threads);
+    if setup.is_written {
+        run.figures.tell(format!("p99 {way} {of} {threads} writer"), ours.alone().at(0.99) / 1000.0);
+        return;
+    }
+    for (peer, line) in lines {
+        run.figures.tell(format!("{way} {of} {threads} {}", peer.name()), line.row() / ours.row());
+    }
+    if let Some(one) = alone.get(&(place.name(), way)).filter(|_| threads == 2) {
+        run.figures.tell(format!("scaling {way} {of}"), 2.0 * one / ours.row());
+    }
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use crate::command::{Command, Ids};
 use crate::contender::{Contender, Done, Profile, Who};
 use crate::disk::{RunDir, copied, removed, size};
+use crate::goals::Figures;
 use crate::table::{counted, note, progress};
 
 /// Where onecho's defaults begin to save what makes the open after a kill short
 /// (`Options::check_at_open_max`).
 const CHECK_AT_OPEN_MAX: u64 = 64 << 20;
 /// Commands a call when a store is prepared.
-const LOAD: u64 = 2048;
+const LOAD: u64 = 10_000;
 
 pub struct Run {
     pub dir: RunDir,
@@ -27,6 +28,8 @@ pub struct Run {
     pub callers: Vec<usize>,
     /// Only these sizes; all when empty.
     pub records: Vec<u64>,
+    /// What came out, for the goals.
+    pub figures: Figures,
 }
 
 impl Run {
@@ -58,7 +61,7 @@ impl Run {
         progress(&format!("preparing {name}"));
         let making = self.dir.path().join("making");
         removed(&making)?;
-        let store = who.open(&making, Profile::Default)?;
+        let store = who.open(&making, Profile::Loading)?;
         let mut made = 0;
         while made < records {
             let end = (made + LOAD).min(records);

@@ -102,6 +102,7 @@ pub fn measure(run: &Run, cell: &Cell) -> Done<()> {
     heading(&cell.name());
     run.tell_side(cell.ids, cell.records)?;
     ratios(cell.callers, &rows);
+    tell(run, cell, &rows);
     table(&rows);
     Ok(())
 }
@@ -149,6 +150,25 @@ fn ratios(callers: usize, rows: &[Row]) {
             format!("; p50 {} of {}'s", number(ratio, 2), same.name())
         });
         note(&format!("**{}** {}{}.", ours.who.name(), against.join(", "), p50.unwrap_or_default()));
+    }
+}
+
+/// The same for the goals.
+fn tell(run: &Run, cell: &Cell, rows: &[Row]) {
+    let ids = if cell.ids == Ids::Growing { "growing" } else { "random" };
+    let name = format!("{}x{} {ids} {}", cell.batch, cell.callers, cell.records);
+    for ours in rows.iter().filter(|row| row.who.store() == "onecho") {
+        let phases = ours.who.phases();
+        for peer in rows.iter().filter(|row| row.who.store() != "onecho") {
+            let rate = ours.rate() / peer.rate();
+            run.figures.tell(format!("rate {name} {phases}/{}", peer.who.name()), rate);
+            if peer.who.store() == "redb" && peer.who.phases() == phases {
+                let p50 = ours.latency().median() / peer.latency().median();
+                run.figures.tell(format!("p50 {name} {phases}"), p50);
+            }
+        }
+        let device = ours.sample(|round| round.device_kib).median();
+        run.figures.tell(format!("device {name} {phases}"), device);
     }
 }
 

@@ -28,6 +28,9 @@ impl Ours {
     pub fn open(dir: &Path, is_one_phase: bool, profile: Profile) -> Done<Self> {
         let options = match profile {
             Profile::Default => Options::new(),
+            Profile::Loading => {
+                Options::new().batch_max(16_384).batch_bytes_max(64 << 20).cache_bytes(1 << 30)
+            }
             Profile::Small => Options::small_device(),
             Profile::Replays(records) => {
                 Options::new().replay_bytes(usize::try_from(records * REPLAY_RECORD + (1 << 20))?)
@@ -39,7 +42,7 @@ impl Ours {
             Profile::Replays(_) => {
                 Some(Store::open_or_create(dir.join("decoy.onecho"), Options::small_device())?)
             }
-            Profile::Default | Profile::Small => None,
+            Profile::Default | Profile::Loading | Profile::Small => None,
         };
         Ok(Self { store, tenant: Tenant::new(TENANT), decoy })
     }
