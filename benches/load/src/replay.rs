@@ -45,6 +45,9 @@ impl Setup {
     }
 }
 
+/// Nanoseconds in a row of one thread alone, by place and way.
+type Alone = HashMap<(&'static str, &'static str), f64>;
+
 /// What is looked up in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -81,7 +84,7 @@ pub fn cells(run: &Run) -> Done<()> {
         let places = Places::open(run, records)?;
         for keys in [Keys::Uniform, Keys::Zipf] {
             let choice = Choice::new(keys, records);
-            let mut alone = HashMap::new();
+            let mut alone = Alone::new();
             for setup in SETUPS {
                 measure(run, &places, keys, &choice, setup, &mut alone)?;
             }
@@ -171,7 +174,7 @@ fn measure(
     keys: Keys,
     choice: &Choice,
     setup: Setup,
-    alone: &mut HashMap<(&'static str, &'static str), f64>,
+    alone: &mut Alone,
 ) -> Done<()> {
     let name = format!("Replays, {} records, {}, {}", counted(places.records), keys.name(), setup.name());
     progress(&name);
@@ -185,12 +188,16 @@ fn measure(
         }
     }
     heading(&name);
+    let of = format!("{} {}", places.records, keys.name());
     for (at, way) in [Way::Judged, Way::Answered].into_iter().enumerate() {
         let of_way: Vec<(Place, &Line)> =
-            all.iter().copied().zip(lines.iter().map(|line| &line[at])).collect();
-        table(way, setup, &of_way, alone);
-        tell(run, way, &format!("{} {}", places.records, keys.name()), setup, &of_way, alone);
+            all.iter().copied().zip(lines.iter().map(|lines| &lines[at])).collect();
+        if setup.threads == 1 && !setup.is_written {
+            alone.extend(of_way.iter().map(|(place, line)| ((place.name(), way.name()), line.row())));
+        }
+        tell(run, way, &of, setup, &of_way, alone);
     }
+    table(setup, &all, &lines, alone);
     Ok(())
 }
 
@@ -258,18 +265,17 @@ fn write(places: &Places, place: Place, is_over: &AtomicBool) -> Done<()> {
     Ok(())
 }
 
-fn table(
-    way: Way,
-    setup: Setup,
-    lines: &[(Place, &Line)],
-    alone: &mut HashMap<(&'static str, &'static str), f64>,
-) {
-    let ours = lines.iter().find(|(place, _)| *place == Place::Store(Who::OnechoTwo)).map(|(_, line)| *line);
-    let (row, p50) = ours.map_or((f64::NAN, f64::NAN), |line| (line.row(), line.alone().median()));
+fn table(setup: Setup, all: &[Place], lines: &[[Line; 2]], alone: &Alone) {
     let mut table = Table::new(&[
-        way.name(),
-        "x onecho's time, in a row",
-        "x onecho's p50",
+        "",
+        "judged: x onecho's time",
+        "x its p50",
+        "ns in a row",
+        "p50 ns",
+        "p99 ns",
+        "2 threads / 1",
+        "answered: x onecho's time",
+        "x its p50",
         "ns in a row",
         "p50 ns",
         "p99 ns",
@@ -277,37 +283,32 @@ fn table(
         "not answered",
         "request ns",
     ]);
-    for (place, line) in lines {
-        let (sample, ns) = (line.alone(), line.row());
-        if setup.threads == 1 && !setup.is_written {
-            alone.insert((place.name(), way.name()), ns);
+    let ours = all.iter().position(|place| *place == Place::Store(Who::OnechoTwo)).map(|at| &lines[at]);
+    for (place, lines) in all.iter().zip(lines) {
+        let mut cells = vec![place.name().to_owned()];
+        for (at, way) in [Way::Judged, Way::Answered].into_iter().enumerate() {
+            let (ns, sample) = (lines[at].row(), lines[at].alone());
+            let base = ours.map_or((f64::NAN, f64::NAN), |ours| (ours[at].row(), ours[at].alone().median()));
+            let one = alone.get(&(place.name(), way.name())).copied().unwrap_or(f64::NAN);
+            let scaling = if setup.threads == 2 { 2.0 * one / ns } else { f64::NAN };
+            cells.extend([
+                times(ns / base.0),
+                times(sample.median() / base.1),
+                number(ns, 0),
+                number(sample.median(), 0),
+                number(sample.at(0.99), 0),
+                number(scaling, 2),
+            ]);
         }
-        let one = alone.get(&(place.name(), way.name())).copied().unwrap_or(f64::NAN);
-        let scaling = if setup.threads == 2 { 2.0 * one / ns } else { f64::NAN };
-        table.row(vec![
-            place.name().to_owned(),
-            times(ns / row),
-            times(sample.median() / p50),
-            number(ns, 0),
-            number(sample.median(), 0),
-            number(sample.at(0.99), 0),
-            number(scaling, 2),
-            line.missed.to_string(),
-            number(Sample::of(line.ask_ns.clone()).median(), 0),
-        ]);
+        cells.push((lines[0].missed + lines[1].missed).to_string());
+        cells.push(number(Sample::of(lines[0].ask_ns.clone()).median(), 0));
+        table.row(cells);
     }
     table.print();
 }
 
 /// The same for the goals.
-fn tell(
-    run: &Run,
-    way: Way,
-    of: &str,
-    setup: Setup,
-    lines: &[(Place, &Line)],
-    alone: &HashMap<(&'static str, &'static str), f64>,
-) {
+fn tell(run: &Run, way: Way, of: &str, setup: Setup, lines: &[(Place, &Line)], alone: &Alone) {
     let Some((place, ours)) = lines.iter().find(|(place, _)| *place == Place::Store(Who::OnechoTwo)) else {
         return;
     };
