@@ -102,7 +102,7 @@ impl Places {
         }
         let mut stores = Vec::new();
         for &who in run.who(Who::STORES) {
-            let opened = run.opened(who, IDS, records, Profile::Replays(records + 100_000))?;
+            let opened = run.opened(who, IDS, records, Profile::Replays(records))?;
             warm(who, opened.store()?, records)?;
             stores.push((who, opened));
         }
@@ -233,7 +233,7 @@ fn round(
     })?;
     for one in looked {
         line.row_ns.extend(one.row_ns);
-        line.ask_ns.push(one.ask_ns);
+        line.ask_ns.extend(one.ask_ns);
         line.alone_ns.extend(one.alone_ns);
         line.missed += one.missed;
     }

@@ -17,6 +17,9 @@ const ORDERS: Kind<Bytes> = Kind::raw(KIND);
 /// What one record of these sizes takes of `Options::replay_bytes`, with room for sets that fill unevenly.
 const REPLAY_RECORD: u64 = 1700;
 
+/// The default of `Options::replay_bytes`.
+const REPLAY_DEFAULT: usize = 16 << 20;
+
 pub struct Ours {
     store: Store,
     tenant: Tenant,
@@ -33,7 +36,8 @@ impl Ours {
             }
             Profile::Small => Options::small_device(),
             Profile::Replays(records) => {
-                Options::new().replay_bytes(usize::try_from(records * REPLAY_RECORD + (1 << 20))?)
+                let bytes = usize::try_from(records * REPLAY_RECORD)?;
+                Options::new().replay_bytes(bytes.max(REPLAY_DEFAULT))
             }
         };
         let mode = if is_one_phase { CommitMode::OnePhase } else { CommitMode::TwoPhase };
