@@ -7,7 +7,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::contender::Done;
-use crate::measure::{Sample, Written, cpu, written};
+use crate::measure::{Sample, Watch, Written, cpu, written};
 
 /// One caller on his own thread.
 pub trait Caller {
@@ -67,11 +67,13 @@ pub fn drive<C: Caller>(
         let threads: Vec<_> =
             (0..callers).map(|number| scope.spawn(move || one(make(number), until, barrier, made))).collect();
         barrier.wait();
+        let watch = Watch::begin();
         let (before, cpu_before, begun) = (written(), cpu(), Instant::now());
         all = threads.into_iter().map(ScopedJoinHandle::join).collect();
         took = begun.elapsed();
         spent = cpu().saturating_sub(cpu_before);
         wrote = written().since(before);
+        watch.end();
     });
     let mut calls = Vec::new();
     for one in all {

@@ -67,8 +67,18 @@ const ONCE: &[&str] = &[""];
 const WRITES: &[Goal] = &[
     goal("64 callers, one-phase x redb", AtLeast(20.0), "rate 1x64 growing # one/redb one-phase", BOTH),
     goal("64 callers, two-phase x redb", AtLeast(15.0), "rate 1x64 growing # two/redb one-phase", BOTH),
-    goal("the same, random ids, one-phase", AtLeast(18.0), "rate 1x64 random # one/redb one-phase", BOTH),
-    goal("the same, random ids, two-phase", AtLeast(13.0), "rate 1x64 random # two/redb one-phase", BOTH),
+    goal(
+        "64 callers, random ids, one-phase x redb",
+        AtLeast(18.0),
+        "rate 1x64 random # one/redb one-phase",
+        BOTH,
+    ),
+    goal(
+        "64 callers, random ids, two-phase x redb",
+        AtLeast(13.0),
+        "rate 1x64 random # two/redb one-phase",
+        BOTH,
+    ),
     goal("64 callers, two-phase x SQLite", AtLeast(12.0), "rate 1x64 growing # two/SQLite", BOTH),
     goal("64 callers, two-phase x fjall", AtLeast(8.0), "rate 1x64 growing # two/fjall", BOTH),
     goal("64 callers, two-phase x RocksDB", AtLeast(3.0), "rate 1x64 growing # two/RocksDB", BOTH),

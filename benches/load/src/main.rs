@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use contender::{Done, Who};
 use disk::RunDir;
+use measure::{machine, others_percent};
 use run::Run;
 use table::{note, progress};
 
@@ -74,7 +75,8 @@ fn measure(arguments: &[String]) -> Done<()> {
     let (run, wanted) = parsed(arguments)?;
     let begun = Instant::now();
     note(&format!(
-        "Median of {} rounds of {} ms, contenders taking turns{}.",
+        "{}. Median of {} rounds of {} ms, contenders taking turns{}.",
+        machine(),
         run.rounds,
         run.round.as_millis(),
         if run.is_quick { "; quick: these are no figures" } else { "" }
@@ -83,6 +85,10 @@ fn measure(arguments: &[String]) -> Done<()> {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             let started = Instant::now();
             cell(&run)?;
+            let others = others_percent();
+            if !others.is_nan() {
+                note(&format!("In the rounds of `{name}` others used {others:.0} % of one processor."));
+            }
             progress(&format!("{name} took {} s", started.elapsed().as_secs()));
         }
     }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -64,6 +65,57 @@ fn field(text: &str, name: &str) -> Option<u64> {
 pub fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// What other processes did while rounds were driven: sums over a cell.
+static OTHERS_US: AtomicU64 = AtomicU64::new(0);
+static DRIVEN_US: AtomicU64 = AtomicU64::new(0);
+
+/// A round, for who else used the processors meanwhile.
+pub struct Watch {
+    begun: Instant,
+    busy_us: u64,
+    own: Duration,
+}
+
+impl Watch {
+    pub fn begin() -> Self {
+        Self { begun: Instant::now(), busy_us: busy_us(), own: cpu() }
+    }
+
+    pub fn end(self) {
+        let own = cpu().saturating_sub(self.own).as_micros() as u64;
+        let others = (busy_us() - self.busy_us).saturating_sub(own);
+        OTHERS_US.fetch_add(others, Ordering::Relaxed);
+        DRIVEN_US.fetch_add(self.begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Percent of one processor that others used in the rounds since the last call, threads of the system
+/// included; NaN without rounds.
+pub fn others_percent() -> f64 {
+    let (others, driven) = (OTHERS_US.swap(0, Ordering::Relaxed), DRIVEN_US.swap(0, Ordering::Relaxed));
+    if driven == 0 { f64::NAN } else { 100.0 * others as f64 / driven as f64 }
+}
+
+/// Time that all processors were busy with anything, in steps of 10 ms.
+fn busy_us() -> u64 {
+    const TICK_US: u64 = 10_000;
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut ticks = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let ticks: Vec<u64> = ticks.by_ref().map_while(|number| number.parse().ok()).collect();
+    let [user, nice, system, _idle, _waiting, interrupts, soft, ..] = ticks[..] else { return 0 };
+    (user + nice + system + interrupts + soft) * TICK_US
+}
+
+/// Processor, its number, and the system.
+pub fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or("unknown processor", |(_, name)| name.trim());
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} x {model}, Linux {}", system.trim())
 }
 
 /// Memory of this process in KiB.

@@ -13,7 +13,7 @@ use crate::choice::{Choice, Keys};
 use crate::command::{Command, Ids};
 use crate::contender::{Contender, Done, Profile, Who};
 use crate::lookup::{Looked, Plan, Way};
-use crate::measure::{Sample, timer_ns};
+use crate::measure::{Sample, Watch, timer_ns};
 use crate::peers::maps::{Map, Maps};
 use crate::run::{Opened, Run};
 use crate::table::{Table, counted, heading, note, number, progress, times};
@@ -217,6 +217,7 @@ fn round(
     let numbers: Vec<Vec<u32>> = (0..setup.threads).map(chosen).collect();
     let start = Barrier::new(setup.threads);
     let is_over = AtomicBool::new(false);
+    let watch = Watch::begin();
     let looked = std::thread::scope(|scope| -> Done<Vec<Looked>> {
         let (start, is_over) = (&start, &is_over);
         let writer = setup.is_written.then(|| scope.spawn(|| write(places, place, is_over)));
@@ -231,6 +232,7 @@ fn round(
         }
         readers.into_iter().map(|looked| looked.map_err(|_| "a reader panicked")?).collect()
     })?;
+    watch.end();
     for one in looked {
         line.row_ns.extend(one.row_ns);
         line.ask_ns.extend(one.ask_ns);
