@@ -115,7 +115,8 @@ pub fn machine() -> String {
     let model = model.map_or("unknown processor", |(_, name)| name.trim());
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cores} x {model}, Linux {}", system.trim())
+    let release = system.split('-').next().unwrap_or_default().trim();
+    format!("{cores} x {model}, Linux {release}")
 }
 
 /// Memory of this process in KiB.

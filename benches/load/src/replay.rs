@@ -133,7 +133,8 @@ impl Places {
 
 fn warm(who: Who, store: &dyn Contender, records: u64) -> Done<()> {
     progress(&format!("warming {} with {} records", who.name(), counted(records)));
-    let mut looks = store.looks()?;
+    // For two threads: SQLite has a connection for each.
+    let mut looks = [store.looks()?, store.looks()?];
     let mut body = Vec::new();
     let choice = Choice::new(Keys::Uniform, records);
     let all: Vec<u64> = if who.store() == "onecho" || records <= WARM {
@@ -141,9 +142,15 @@ fn warm(who: Who, store: &dyn Contender, records: u64) -> Done<()> {
     } else {
         (0..WARM).map(|step| u64::from(choice.at(step))).collect()
     };
+    // What onecho keeps in memory is the same for all threads.
+    let all_at_once = who.store() == "onecho";
     for number in all {
-        if !looks.look(&Command::numbered(number, IDS), &mut body)? {
-            return Err(format!("command {number} is not in {}", who.name()).into());
+        let command = Command::numbered(number, IDS);
+        let threads = if all_at_once { &mut looks[..1] } else { &mut looks[..] };
+        for looks in threads {
+            if !looks.look(&command, &mut body)? {
+                return Err(format!("command {number} is not in {}", who.name()).into());
+            }
         }
     }
     Ok(())

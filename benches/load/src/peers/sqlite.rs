@@ -28,6 +28,8 @@ const LOOK: &str =
 pub struct Sqlite {
     path: PathBuf,
     writer: Mutex<Connection>,
+    /// Those that read, while no thread has them: what they have mapped stays mapped.
+    readers: Mutex<Vec<Connection>>,
 }
 
 impl Sqlite {
@@ -35,7 +37,16 @@ impl Sqlite {
         let path = dir.join("store.sqlite");
         let writer = connect(&path)?;
         writer.execute_batch(SCHEMA)?;
-        Ok(Self { path, writer: Mutex::new(writer) })
+        Ok(Self { path, writer: Mutex::new(writer), readers: Mutex::default() })
+    }
+
+    fn reader(&self) -> Done<Pooled<'_>> {
+        let mut readers = self.readers.lock().map_err(|_| "a reader panicked")?;
+        let connection = match readers.pop() {
+            Some(connection) => connection,
+            None => connect(&self.path)?,
+        };
+        Ok(Pooled { connection: Some(connection), readers: &self.readers })
     }
 }
 
@@ -78,12 +89,12 @@ impl Contender for Sqlite {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Prepared(connect(&self.path)?)))
+        Ok(Box::new(self.reader()?))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        let connection = connect(&self.path)?;
-        time(&mut Select { look: connection.prepare(LOOK)?, body: Vec::new() }, plan)
+        let reader = self.reader()?;
+        time(&mut Select { look: reader.open()?.prepare(LOOK)?, body: Vec::new() }, plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -95,6 +106,10 @@ impl Contender for Sqlite {
     }
 
     fn close(self: Box<Self>) -> Done<()> {
+        let readers = self.readers.into_inner().map_err(|_| "a reader panicked")?;
+        for reader in readers {
+            reader.close().map_err(|(_, error)| error)?;
+        }
         let writer = self.writer.into_inner().map_err(|_| "a caller panicked")?;
         writer.close().map_err(|(_, error)| error.into())
     }
@@ -140,14 +155,31 @@ impl Reader for Select<'_> {
     }
 }
 
-/// A connection that keeps its statement prepared, for callers that come and go.
-struct Prepared(Connection);
+/// A connection of one thread, which goes back to the others.
+struct Pooled<'s> {
+    connection: Option<Connection>,
+    readers: &'s Mutex<Vec<Connection>>,
+}
 
-impl Looks for Prepared {
+impl Pooled<'_> {
+    fn open(&self) -> Done<&Connection> {
+        self.connection.as_ref().ok_or_else(|| "the connection is gone".into())
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        if let (Some(connection), Ok(mut readers)) = (self.connection.take(), self.readers.lock()) {
+            readers.push(connection);
+        }
+    }
+}
+
+impl Looks for Pooled<'_> {
     fn look(&mut self, command: &Command, body: &mut Vec<u8>) -> Done<bool> {
         let asked = AskedText { key: command.key.clone(), fingerprint: command.fingerprint() };
         body.clear();
-        let mut look = self.0.prepare_cached(LOOK)?;
+        let mut look = self.open()?.prepare_cached(LOOK)?;
         Ok(with(&mut look, &asked, |found| body.extend_from_slice(found))?.is_some())
     }
 }
