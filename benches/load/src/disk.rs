@@ -27,7 +27,8 @@ impl RunDir {
             );
             return Err(text.into());
         }
-        let dir = parent.join(std::process::id().to_string());
+        clear(&parent)?;
+        let dir = parent.join(format!("{NAME}{}", std::process::id()));
         fs::create_dir_all(&dir)?;
         crate::measure::watch(&dir);
         Ok(Self(dir))
@@ -38,9 +39,28 @@ impl RunDir {
     }
 }
 
+/// How the directories of runs begin; the number of the process follows.
+const NAME: &str = "onecho-load-";
+
+/// Removes what runs that were killed have left.
+fn clear(parent: &Path) -> Done<()> {
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        let is_left = |process: u32| {
+            Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists()
+        };
+        if process.is_some_and(is_left) {
+            removed(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 impl Drop for RunDir {
     fn drop(&mut self) {
-        // What is left after a failed removal is in the build's directory, and the next run has another name.
+        // What is left after a failed removal goes with the next run.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -122,6 +142,11 @@ mod tests {
         copied(&from, &to)?;
         assert_eq!(fs::read(to.join("inner/file"))?, [7; 5000]);
         assert!(size(&to)?.length == 5000 && size(&to)?.allocated >= 5000);
+        // No process has this number.
+        let left = run.path().with_file_name(format!("{NAME}{}", u32::MAX));
+        fs::create_dir_all(left.join("store"))?;
+        clear(left.parent().ok_or("no parent")?)?;
+        assert!(!left.exists() && run.path().exists());
         let path = run.path().to_owned();
         drop(run);
         assert!(!path.exists());
