@@ -1,0 +1,3 @@
+//! Nothing: what every Rust program weighs.
+
+fn main() {}
