@@ -191,7 +191,12 @@ impl Who {
 
     pub fn open(self, path: &Path) -> Done<Box<dyn Contender>> {
         Ok(if self.is_onecho {
-            Box::new(Store::open_or_create(path, Options::new().commit_mode(self.mode))?)
+            let store = Store::open_or_create(path, Options::new().commit_mode(self.mode))?;
+            // What opening leaves to be done is another figure.
+            while !store.stats().checked {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            Box::new(store)
         } else {
             Box::new(Plain::open(path, self.mode)?)
         })

@@ -14,6 +14,7 @@ mod filter;
 #[cfg(test)]
 mod golden_tests;
 mod late;
+pub(crate) mod learn;
 pub(crate) mod open;
 #[cfg(feature = "testing")]
 pub(crate) mod sim_disk;

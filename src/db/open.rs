@@ -15,9 +15,10 @@ use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
 use super::filter::Filter;
 use super::late::Late;
+use super::learn::Learning;
 use super::stored::{Identity, State, StoredClass};
 use super::tables::{self, CLASS, INDEX, JOURNAL, JournalKey, META, RESOURCE};
-use crate::core::name::{ScopeDigest, ScopeMode};
+use crate::core::name::ScopeMode;
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Position};
 use crate::core::time::Timestamp;
@@ -149,21 +150,10 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     };
     if checked {
         // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
-        fill_filter(&db)?;
+        let mut learning = Learning::new();
+        while learning.slice(&db, usize::MAX)? {}
     }
     Ok(Opened { db, state, checked })
-}
-
-fn fill_filter(db: &Db) -> Result<(), Fault> {
-    let snapshot = db.snapshot()?;
-    for item in snapshot.index.iter()? {
-        db.filter.add_scope(ScopeDigest(*item?.0.value()));
-    }
-    for item in snapshot.resource.iter()? {
-        db.filter.add_row(item?.0.value());
-    }
-    db.filter.complete();
-    Ok(())
 }
 
 /// A disk that does not let us says so by its kind; all else is what the engine found.

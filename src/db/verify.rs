@@ -84,9 +84,9 @@ struct Follower {
 const ABSENT_ROWS_MAX: usize = 65_536;
 
 /// Rows that are read in one slice.
-const SLICE_ROWS: usize = 512;
+const SLICE_ROWS: usize = 128;
 /// Blocks of the journal that are read in one slice.
-const SLICE_BLOCKS: usize = 8;
+const SLICE_BLOCKS: usize = 2;
 
 /// A walk through the whole file in slices, each on a snapshot of its own or all on one. What is appended
 /// while it walks is not looked at.
@@ -207,12 +207,7 @@ impl Walk {
         let late = db.late.read();
         let snapshot = db.snapshot()?;
         let more = self.step(&Seen { snapshot: &snapshot, late: &late })?;
-        if more && !matches!(self.next, Stage::Late) {
-            return Ok(true);
-        }
-        // Every row of the tables has passed, and what came since was added as it came.
-        db.filter.complete();
-        Ok(false)
+        Ok(more && !matches!(self.next, Stage::Late))
     }
 
     fn step(&mut self, seen: &Seen<'_>) -> Result<bool, Fault> {
@@ -321,7 +316,6 @@ impl Walk {
             }
             last = Some(scope);
             self.report.records += 1;
-            seen.snapshot.db.filter.add_scope(ScopeDigest(scope));
             self.leads(seen, ScopeDigest(scope), position_of(position.value()))?;
         }
         Ok(last)
@@ -343,7 +337,6 @@ impl Walk {
                 return Ok(None);
             }
             last = Some(key.value().to_vec());
-            seen.snapshot.db.filter.add_row(key.value());
             let read = self.report.readable("resource", read_row(key.value(), stored.value()))?;
             let Some(key) = RowKey::parse(key.value()) else {
                 self.report.rows += 1;

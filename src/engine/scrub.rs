@@ -9,6 +9,7 @@ use super::Engine;
 use crate::core::error::{Error, ErrorKind};
 use crate::db::database::Db;
 use crate::db::fault::Fault;
+use crate::db::learn::Learning;
 use crate::db::verify::Walk;
 
 impl Engine {
@@ -31,8 +32,8 @@ impl Engine {
         })
     }
 
-    /// Checks the next slice; true when there is more.
-    fn scrub_slice(&self, walk: &mut Option<Walk>) -> bool {
+    /// Does the next slice; true when there is more.
+    fn scrub_slice(&self, scrub: &mut Scrub) -> bool {
         // Made before the file is held, so that it is held no more when it stops the store.
         let guard = StopOnPanic(self);
         let Ok(db) = self.file() else {
@@ -40,10 +41,10 @@ impl Engine {
             return false;
         };
         let opening = db.opening();
-        let checked = checked(&db, walk);
+        let done = scrub.slice(&db);
         drop(db);
         std::mem::forget(guard);
-        match checked {
+        match done {
             Ok(more) => {
                 if !more {
                     self.checked.store(true, Ordering::Relaxed);
@@ -58,30 +59,59 @@ impl Engine {
     }
 }
 
-/// Whether there is more to check.
-fn checked(db: &Db, walk: &mut Option<Walk>) -> Result<bool, Fault> {
-    let walk = match walk {
-        Some(walk) => walk,
-        None => match Walk::beside_the_writer(db)? {
-            Some(new) => walk.insert(new),
-            None => return Ok(true),
-        },
-    };
-    let more = walk.slice(db)?;
-    match walk.first_fault() {
-        Some(what) => Err(Fault::Damaged(what.to_owned())),
-        None => Ok(more),
+/// Keys that are read in one slice to fill the filter.
+const SLICE_KEYS: usize = 1024;
+
+/// What is left to be done: first the filter learns the keys, which makes fresh commands cheap, then all is
+/// checked.
+struct Scrub {
+    learning: Learning,
+    is_learned: bool,
+    walk: Option<Walk>,
+}
+
+impl Scrub {
+    /// Whether there is more to do after this slice.
+    fn slice(&mut self, db: &Db) -> Result<bool, Fault> {
+        if !self.is_learned {
+            self.is_learned = !self.learning.slice(db, SLICE_KEYS)?;
+            return Ok(true);
+        }
+        let walk = match &mut self.walk {
+            Some(walk) => walk,
+            None => match Walk::beside_the_writer(db)? {
+                Some(new) => self.walk.insert(new),
+                None => return Ok(true),
+            },
+        };
+        let more = walk.slice(db)?;
+        match walk.first_fault() {
+            Some(what) => Err(Fault::Damaged(what.to_owned())),
+            None => Ok(more),
+        }
     }
 }
 
-/// Between two slices, so that the scrub takes a small part of a slow disk and of a small cache.
-const PACE: Duration = Duration::from_millis(5);
+/// The least time between two slices, so that the scrub takes a small part of a slow disk and a small cache.
+const PACE_MIN: Duration = Duration::from_millis(2);
+/// The time between two slices as a multiple of what the last one took: the scrub takes a tenth of a
+/// processor, the filter a third.
+const PACE_CHECKING: u32 = 9;
+const PACE_LEARNING: u32 = 2;
 
 /// Goes on while somebody holds the store.
 fn run(engine: &Weak<Engine>) {
-    let mut walk = None;
-    while engine.upgrade().is_some_and(|engine| engine.scrub_slice(&mut walk)) {
-        std::thread::park_timeout(PACE);
+    let mut scrub = Scrub { learning: Learning::new(), is_learned: false, walk: None };
+    loop {
+        let Some(engine) = engine.upgrade() else { return };
+        let pace = if scrub.is_learned { PACE_CHECKING } else { PACE_LEARNING };
+        let start = engine.clock.monotonic();
+        if !engine.scrub_slice(&mut scrub) {
+            return;
+        }
+        let took = engine.clock.monotonic().saturating_sub(start);
+        drop(engine);
+        std::thread::park_timeout(took.saturating_mul(pace).max(PACE_MIN));
     }
 }
 
