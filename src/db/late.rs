@@ -95,19 +95,26 @@ impl Late {
             bytes_max,
             last_seq: state.last_seq,
         };
-        let mut keys = Vec::new();
+        let mut runs = Vec::new();
         for class in classes {
             let first = tables::position_key(Position { class, seq: state.merged_to.saturating_add(1) });
             let last = tables::position_key(Position { class, seq: state.last_seq });
-            for item in journal.range::<&JournalKey>(&first..=&last)? {
-                keys.push(*item?.0.value());
-            }
+            let mut run = journal.range::<&JournalKey>(&first..=&last)?;
+            let next = run.next().transpose()?;
+            runs.push((run, next));
         }
         // In the order of their commits, over all classes: of a row, the newest is what counts.
-        keys.sort_unstable_by_key(|key| tables::position_of(key).seq);
-        for key in keys {
-            let Some(value) = journal.get(&key)? else { continue };
-            late.read_block(&Block::read(key, value.value())?, value.value().len() as u64, &state.swept)?;
+        let seq_of = |key: &redb::AccessGuard<'_, &JournalKey>| tables::position_of(key.value()).seq;
+        while let Some((run, next)) = runs
+            .iter_mut()
+            .filter(|(_, next)| next.is_some())
+            .min_by_key(|(_, next)| next.as_ref().map(|(key, _)| seq_of(key)))
+        {
+            if let Some((key, value)) = next.take() {
+                let block = Block::read(*key.value(), value.value())?;
+                late.read_block(&block, value.value().len() as u64, &state.swept)?;
+            }
+            *next = run.next().transpose()?;
         }
         Ok(late)
     }
