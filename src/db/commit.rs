@@ -154,7 +154,7 @@ fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut S
     if batch.entries.is_empty() {
         return put_state(write, next);
     }
-    let blocks = block::cut(batch.entries);
+    let blocks = block::cut(batch.entries, next)?;
     next.blocks += blocks.len() as u64;
     let last = blocks.iter().filter_map(|block| block.last()).map(|entry| entry.position.seq).max();
     let mut journal = write.open_table(JOURNAL)?;

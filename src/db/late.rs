@@ -2,10 +2,10 @@
 //! and the sweep that empties it. Owns which of it is merged when; must not know transactions.
 //!
 //! To rewrite a leaf of a tree for each command costs a scattered page each. So scopes and rows wait here, in
-//! two halves. New ones arrive in one; the other is swept in the order of its keys, a slice with some of the
-//! commits, so that one rewritten leaf takes many. When it is empty the halves change places: a lap. What the
-//! sweep has passed stands in each commit, so that an open, which reads the journal from `merged_to` on, makes
-//! exactly this map again.
+//! two halves. New ones arrive in one; the other is swept in the order of its keys, a slice with some of
+//! the commits, so that one rewritten leaf takes many. When it is empty the halves change places: a lap.
+//! What the sweep has passed stands in each commit, so that an open, which reads the journal from `merged_to`
+//! on, makes exactly this map again.
 //!
 //! Readers ask the map first and take their snapshot after; what is merged leaves the map only after the
 //! commit that put it into its table. So nobody misses what moves.
@@ -118,6 +118,10 @@ impl Late {
         for found in block.entries() {
             let found = found?;
             let Some(scope) = found.scope else { continue };
+            // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
+            if self.scope(scope).is_some_and(|known| known.seq > found.position.seq) {
+                continue;
+            }
             self.sweeping.scopes.remove(&scope);
             if !is_old {
                 self.arriving.scopes.insert(scope, found.position);
@@ -181,6 +185,17 @@ impl Late {
         page.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         page.truncate(limit);
         page
+    }
+
+    /// All of it that an open makes again.
+    #[cfg(test)]
+    pub fn parts(&self) -> impl std::fmt::Debug {
+        let of = |half: &Half| {
+            let rows: Vec<_> =
+                half.rows.iter().map(|(key, framed)| (key.to_bytes(), framed.clone())).collect();
+            (half.scopes.clone(), rows, half.row_bytes)
+        };
+        (of(&self.arriving), of(&self.sweeping), self.sweep_to, self.last_seq)
     }
 
     /// The last number of the commits that it knows; a snapshot may know one more for a moment.
