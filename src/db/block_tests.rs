@@ -24,7 +24,7 @@ fn entry(class: u16, seq: u64, len: usize, rows: &[usize]) -> NewEntry {
     });
     NewEntry {
         position: Position { class: ClassId(class), seq },
-        scope: (seq % 5 != 0).then_some(ScopeDigest([class.to_be_bytes()[1]; 16])),
+        scope: (!seq.is_multiple_of(5)).then_some(ScopeDigest([class.to_be_bytes()[1]; 16])),
         framed: vec![seq.to_be_bytes()[7]; len],
         rows: rows.collect(),
     }

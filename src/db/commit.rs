@@ -136,7 +136,7 @@ impl Db {
         self.classes.write().extend(classes);
         write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
         // What was encoded a moment ago can be read, or the commit has failed in its own way.
-        self.late.write().commit(slice, added, next.last_seq).map_err(Failed::Uncertain)?;
+        self.late.write().commit(&slice, added, next.last_seq).map_err(Failed::Uncertain)?;
         *state = next;
         Ok(())
     }

@@ -260,7 +260,7 @@ impl Late {
     }
 
     /// What is so after the commit that merged `slice` and added `added`, up to the number `last_seq`.
-    pub fn commit(&mut self, slice: Slice, added: Added, last_seq: u64) -> Result<(), Fault> {
+    pub fn commit(&mut self, slice: &Slice, added: Added, last_seq: u64) -> Result<(), Fault> {
         if slice.turns {
             self.sweeping = std::mem::take(&mut self.arriving);
             self.sweep_to = self.last_seq;

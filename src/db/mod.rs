@@ -16,7 +16,8 @@ mod filter;
 #[cfg(test)]
 mod golden_tests;
 mod late;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod late_tests;
 pub(crate) mod open;
 #[cfg(feature = "testing")]

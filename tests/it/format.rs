@@ -97,8 +97,8 @@ impl Read {
 
     /// The row of `meta`, or the tail of the block that goes further.
     fn find_newest_state(&mut self) {
-        let last = self.blocks.iter().max_by_key(|(key, block)| block.last_seq(*key));
-        if let Some((key, block)) = last.filter(|(key, block)| block.last_seq(*key) > self.said.last_seq) {
+        let last = self.blocks.iter().max_by_key(|(key, block)| block.last_seq(key));
+        if let Some((key, block)) = last.filter(|(key, block)| block.last_seq(key) > self.said.last_seq) {
             self.said = block.state.clone().unwrap();
             assert_eq!(self.said.last_seq, block.last_seq(key));
         }
@@ -107,7 +107,7 @@ impl Read {
     /// Blocks whose entries may wait, in the order of their first numbers.
     fn waiting(&self) -> Vec<(&[u8; 10], &Block)> {
         let mut waiting: Vec<_> =
-            self.blocks.iter().filter(|(key, _)| seq_of(*key) > self.said.merged_to).collect();
+            self.blocks.iter().filter(|(key, _)| seq_of(key) > self.said.merged_to).collect();
         waiting.sort_by_key(|(key, _)| seq_of(key));
         waiting
     }
