@@ -105,18 +105,30 @@ impl Late {
         }
         // In the order of their commits, over all classes: of a row, the newest is what counts.
         keys.sort_unstable_by_key(|key| tables::position_of(key).seq);
+        let mut entries = 0;
         for key in keys {
             let Some(value) = journal.get(&key)? else { continue };
-            late.read_block(&Block::read(key, value.value())?, value.value().len() as u64, &state.swept)?;
+            let bytes = value.value().len() as u64;
+            entries += late.read_block(&Block::read(key, value.value())?, bytes, &state.swept)?;
+        }
+        // No number is left out. Where pages are not checked, a damaged tree may pass over some, and what an
+        // older entry says would count.
+        let expected = state.last_seq.saturating_sub(state.merged_to);
+        if entries != expected {
+            let what = format!("it has {entries} entries above number {}, not {expected}", state.merged_to);
+            return Err(Fault::damaged("table journal", &what));
         }
         Ok(late)
     }
 
-    fn read_block(&mut self, block: &Block<'_>, bytes: u64, swept: &Swept) -> Result<(), Fault> {
+    /// Adds a block; how many entries it has.
+    fn read_block(&mut self, block: &Block<'_>, bytes: u64, swept: &Swept) -> Result<u64, Fault> {
+        let mut entries = 0;
         let is_old = block.last_seq() <= self.sweep_to;
         self.journal[usize::from(!is_old)] += bytes;
         for found in block.entries() {
             let found = found?;
+            entries += 1;
             let Some(scope) = found.scope else { continue };
             // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
             if self.scope(scope).is_some_and(|known| known.seq > found.position.seq) {
@@ -146,7 +158,7 @@ impl Late {
                 self.sweeping.put_row(key, framed);
             }
         }
-        Ok(())
+        Ok(entries)
     }
 
     fn drop_row(&mut self, key: &RowKey) {

@@ -163,20 +163,44 @@ fn a_state_that_is_not_of_the_blocks_own_commit_is_told() {
 
 #[test]
 fn blocks_that_overlap_are_told() {
-    let (_dir, path) = edited_blocks(|write| {
+    let overlap = |write: &WriteTransaction| {
         let mut next = None;
         rewrite_block(write, entry_key(6), |block| next = block.entries.first().cloned());
         rewrite_block(write, entry_key(5), |block| {
             block.entries.push(Listed { above: 1, ..next.unwrap() });
             block.state.as_mut().unwrap().last_seq = 6;
         });
-    });
+    };
+    let (_dir, path) = edited_blocks(overlap);
+    refuses(
+        &path,
+        &options(),
+        ErrorKind::Corrupt,
+        &["table journal: it has 25 entries above number 0, not 24"],
+    );
+    let (_dir, path) = made(Merged::All);
+    edit_tables(&path, |write, _| overlap(write));
     verify_tells(
         &path,
         &[
             "journal entry 6 of class 1: its number is out of order",
             "entries of journal: there are 25, not 24",
         ],
+    );
+}
+
+/// A block that is passed over would leave older rows to answer.
+#[test]
+fn a_block_that_is_missing_among_what_waits_is_told_at_the_open() {
+    let (_dir, path) = edited(|write, store| {
+        write.open_table(format::JOURNAL).unwrap().remove(&entry_key(5)).unwrap();
+        store.said.blocks -= 1;
+    });
+    refuses(
+        &path,
+        &options(),
+        ErrorKind::Corrupt,
+        &["table journal: it has 23 entries above number 0, not 24"],
     );
 }
 
