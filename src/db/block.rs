@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::{Fault, Unreadable};
 use super::stored::{Directory, Image, LateRow, Listed, State, StoredEntry, Tail};
@@ -57,8 +58,10 @@ impl LateRow {
     }
 }
 
-/// The blocks of one commit, each a run of entries of one class.
-pub(super) fn cut(entries: Vec<NewEntry>) -> Vec<Vec<NewEntry>> {
+/// The blocks of one commit, each a run of entries of one class. The last of each class has room for what the
+/// commit says of itself.
+pub(super) fn cut(entries: Vec<NewEntry>, state: &State) -> Result<Vec<Vec<NewEntry>>, Fault> {
+    let state_bytes = codec::encode(state).map_err(Fault::Refused)?.len();
     let mut classes: BTreeMap<ClassId, Vec<NewEntry>> = BTreeMap::new();
     for entry in entries {
         classes.entry(entry.position.class).or_default().push(entry);
@@ -66,24 +69,24 @@ pub(super) fn cut(entries: Vec<NewEntry>) -> Vec<Vec<NewEntry>> {
     let mut blocks = Vec::new();
     for (_, mut rest) in classes {
         while !rest.is_empty() {
-            let tail = rest.split_off(first_block(&rest));
+            let tail = rest.split_off(first_block(&rest, state_bytes));
             blocks.push(std::mem::replace(&mut rest, tail));
         }
     }
-    blocks
+    Ok(blocks)
 }
 
 /// How many of these entries the next block takes; at least one.
-fn first_block(entries: &[NewEntry]) -> usize {
-    let all: usize = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>();
+fn first_block(entries: &[NewEntry], state_bytes: usize) -> usize {
+    let all: usize = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>() + state_bytes;
     let pages = all.next_multiple_of(PAGE_BYTES).next_power_of_two();
     if all < PAGE_BYTES || (pages <= BLOCK_BYTES_MAX && all * 100 >= pages * FULL_PERCENT) {
         return entries.len();
     }
     let room = (pages / 2).clamp(PAGE_BYTES, BLOCK_BYTES_MAX);
     let mut used = OVERHEAD_BYTES;
-    let fit = entries.iter().take_while(|entry| {
-        used += entry.bytes();
+    let fit = entries.iter().zip(1..).take_while(|(entry, number)| {
+        used += entry.bytes() + if *number == entries.len() { state_bytes } else { 0 };
         used <= room
     });
     fit.count().max(1)
@@ -183,6 +186,11 @@ impl<'b> Block<'b> {
         at.and_then(|at| self.entries().nth(at)).transpose()
     }
 
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        block_place(&self.key)
+    }
+
     /// The number of the last entry.
     pub fn last_seq(&self) -> u64 {
         position_of(&self.key).seq + self.directory.entries.last().map_or(0, |last| last.above)
@@ -195,6 +203,29 @@ impl<'b> Block<'b> {
         envelope::open(Table::Journal, &self.key, Kind::Tail, framed)
             .map_err(|fault| fault.at(&format!("the tail of {}", block_place(&self.key))))
     }
+}
+
+/// Reads all that any bytes say as a block under a key: how many entries it lists, how many of them and of
+/// what is behind them can be read. For the fuzz targets.
+#[cfg(feature = "testing")]
+pub(crate) fn read_all(key: &[u8; 10], value: &[u8]) -> Result<(usize, usize, Result<Tail, Fault>), Fault> {
+    let block = Block::read(*key, value)?;
+    let first = position_of(key);
+    let (mut listed, mut readable, mut last) = (0, 0, None);
+    for found in block.entries() {
+        listed += 1;
+        let Ok(found) = found else { continue };
+        assert!(last.is_none_or(|last| last < found.position.seq), "entries are out of order");
+        last = Some(found.position.seq);
+        let again = block.entry(found.position.seq).ok().flatten().map(|again| again.framed);
+        assert!(again == Some(found.framed), "an entry is another when it is asked for");
+        readable += usize::from(found.entry().is_ok());
+    }
+    for seq in [0, first.seq.saturating_sub(1), block.last_seq().saturating_add(1), u64::MAX] {
+        let is_listed = (first.seq..=block.last_seq()).contains(&seq);
+        assert!(is_listed || block.entry(seq).is_ok_and(|found| found.is_none()), "a stranger is found");
+    }
+    Ok((listed, readable, block.tail()))
 }
 
 /// Appends the frame of an entry.

@@ -149,7 +149,7 @@ impl Db {
         self.classes.write().extend(classes);
         write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
         // What was encoded a moment ago can be read, or the commit has failed in its own way.
-        self.late.write().commit(slice, added, next.last_seq).map_err(Failed::Uncertain)?;
+        self.late.write().commit(&slice, added, next.last_seq).map_err(Failed::Uncertain)?;
         *state = next;
         Ok(())
     }
@@ -167,7 +167,7 @@ fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut S
     if batch.entries.is_empty() {
         return put_state(write, next);
     }
-    let blocks = block::cut(batch.entries);
+    let blocks = block::cut(batch.entries, next)?;
     next.blocks += blocks.len() as u64;
     let last = blocks.iter().filter_map(|block| block.last()).map(|entry| entry.position.seq).max();
     let mut journal = write.open_table(JOURNAL)?;

@@ -126,12 +126,7 @@ impl Db {
     }
 
     /// One page, and the last key it looked at, if there may be more behind it.
-    fn rows_page(
-        &self,
-        prefix: &[u8],
-        after: Option<&RowKey>,
-        limit: usize,
-    ) -> Result<(Vec<(RowKey, Row)>, Option<RowKey>), Fault> {
+    fn rows_page(&self, prefix: &[u8], after: Option<&RowKey>, limit: usize) -> Result<RowsPage, Fault> {
         let first = RowKey::before(prefix);
         let start = match after {
             Some(after) if after.as_bytes() >= prefix => Bound::Excluded(after),
@@ -214,6 +209,9 @@ impl Db {
         Ok(record)
     }
 }
+
+/// Rows, and the last key that was looked at, if there may be more behind it.
+type RowsPage = (Vec<(RowKey, Row)>, Option<RowKey>);
 
 /// Where the newest entry of a scope stands.
 pub(super) fn position_in<I>(index: &I, scope: ScopeDigest) -> Result<Option<Position>, Fault>

@@ -9,7 +9,10 @@ use serde::de::DeserializeOwned;
 use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::Unreadable;
-use super::stored::{Head, Identity, State, StoredClass, StoredEntry, StoredRow};
+use super::stored::{
+    Directory, Head, Identity, Image, LateRow, Listed, State, StoredClass, StoredEntry, StoredRow, Swept,
+    Tail,
+};
 use super::tables::position_key;
 use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::{Compare, Fingerprint, Match, Parts};
@@ -74,10 +77,52 @@ fn state() -> State {
         last_time: Timestamp(1_796_040_000_001),
         last_seq: 251,
         clock_settled: Some(Timestamp(65_536)),
+        merged_to: 248,
+        sweep_to: 249,
+        swept: Swept { scope: Some([0xBA; 16]), row: Some(Bytes::from_static(b"sstock\0pen")) },
         records: 65_535,
         rows: 3,
         executed: 1 << 32,
+        blocks: 252,
+        indexed: 253,
+        settled: 254,
         heads: vec![Head { class: 1, seq: 251, entries: 2, link: [0xAB; 32] }],
+    }
+}
+
+fn state_among_scopes() -> State {
+    let mut state = state();
+    state.swept = Swept { scope: Some(std::array::from_fn(|at| u8::try_from(at).unwrap())), row: None };
+    state.clock_settled = None;
+    state.set_head(Head { class: 2, seq: 250, entries: 1, link: [0xBC; 32] });
+    state
+}
+
+fn directory() -> Directory {
+    Directory {
+        entries: vec![
+            Listed { above: 0, len: 244, scope: Some([0xEF; 16]) },
+            Listed { above: 2, len: 70_000, scope: None },
+        ],
+    }
+}
+
+fn late_row(key: &'static [u8], image: Image) -> LateRow {
+    LateRow { key: Bytes::from_static(key), image }
+}
+
+/// Rows of every kind, and what the commit said.
+fn tail() -> Tail {
+    let (_, pen) = rows().into_iter().find(|(name, _)| *name == "row, counter").unwrap();
+    let key = b"tshop\0order\x0017";
+    let framed = envelope::seal(Table::Resource, key, Kind::Row, &StoredRow::from(&pen)).unwrap();
+    Tail {
+        rows: vec![
+            late_row(key, Image::Here(framed.into())),
+            late_row(b"sstock\0pen", Image::Removed),
+            late_row(b"sstock\0ink", Image::Settled),
+        ],
+        state: Some(state_among_scopes()),
     }
 }
 
@@ -105,18 +150,18 @@ fn full_entry() -> Entry {
         at: Timestamp(1_796_040_000_000),
         generation: 2,
         scope: scope(),
-        fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap(),
+        fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap().into(),
         failed: false,
         code: 201,
         meta: vec![("location".to_owned(), Bytes::from_static(b"/orders/17"))],
-        resource: Some(ResourceRef::new("order", "17", false)),
+        resource: Some(ResourceRef::new("order", "17", false).into()),
         body: KeptBody::Kept(Bytes::from_static(b"made")),
         notes: vec![
             Note { key: order, verb: Verb::Write, digest: Some(Digest::of(b"value")) },
             Note { key: stock, verb: Verb::Keep, digest: None },
             Note { key: cart, verb: Verb::Remove, digest: None },
         ],
-        actor: "edge-7".to_owned(),
+        actor: "edge-7".into(),
     }
 }
 
@@ -126,14 +171,14 @@ fn bare_entry() -> Entry {
     Entry {
         transition: Transition::Unprotected,
         generation: 1,
-        fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap(),
+        fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap().into(),
         failed: true,
         code: 0,
         meta: Vec::new(),
         resource: None,
         body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
         notes: Vec::new(),
-        actor: "onecho".to_owned(),
+        actor: "onecho".into(),
         ..full_entry()
     }
 }
@@ -172,10 +217,14 @@ fn samples() -> Vec<Sample> {
         Sample::of("identity", Table::Meta, "identity", Kind::Identity, &identity()),
         Sample::of("state, first", Table::Meta, "state", Kind::State, &State::default()),
         Sample::of("state", Table::Meta, "state", Kind::State, &state()),
+        Sample::of("state, among scopes", Table::Meta, "state", Kind::State, &state_among_scopes()),
         Sample::of("class", Table::Class, [0, 1], Kind::Class, &StoredClass { windows: WINDOWS }),
     ];
+    let key = position_key(POSITION);
+    samples.push(Sample::of("directory", Table::Journal, key, Kind::Directory, &directory()));
+    samples.push(Sample::of("tail", Table::Journal, key, Kind::Tail, &tail()));
+    samples.push(Sample::of("tail, bare", Table::Journal, key, Kind::Tail, &Tail::default()));
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
-        let key = position_key(POSITION);
         samples.push(Sample::of(name, Table::Journal, key, Kind::Entry, &StoredEntry::from(&entry)));
     }
     for (name, row) in rows() {
@@ -203,6 +252,11 @@ fn these_bytes_are_read_as_what_was_written() {
     };
     assert_eq!(codec::decode::<Identity>(&open(&frame("identity"))).unwrap(), identity());
     assert_eq!(codec::decode::<State>(&open(&frame("state"))).unwrap(), state());
+    let among_scopes = open(&frame("state, among scopes"));
+    assert_eq!(codec::decode::<State>(&among_scopes).unwrap(), state_among_scopes());
+    assert_eq!(codec::decode::<Directory>(&open(&frame("directory"))).unwrap(), directory());
+    assert_eq!(codec::decode::<Tail>(&open(&frame("tail"))).unwrap(), tail());
+    assert_eq!(codec::decode::<Tail>(&open(&frame("tail, bare"))).unwrap(), Tail::default());
     assert!(codec::decode::<StoredClass>(&open(&frame("class"))).unwrap().windows == WINDOWS);
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
         let stored = codec::decode::<StoredEntry>(&open(&frame(name))).unwrap();
@@ -255,19 +309,28 @@ fn a_frame_in_another_place_is_refused() {
             let open = envelope::body(other.table, &other.key, sample.kind, &sample.frame);
             assert!(open.is_err(), "{} passes for {}", sample.name, other.name);
         }
-        for kind in [Kind::Identity, Kind::State, Kind::Class, Kind::Entry, Kind::Row] {
+        for kind in KINDS {
             let open = envelope::body(sample.table, &sample.key, kind, &sample.frame);
             assert_eq!(open.is_ok(), kind == sample.kind, "{}", sample.name);
         }
     }
 }
 
+const KINDS: [Kind; 7] =
+    [Kind::Identity, Kind::State, Kind::Class, Kind::Entry, Kind::Row, Kind::Directory, Kind::Tail];
+
 #[test]
 fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {
     for claim in [codec::BODY_BYTES_MAX as u64 + 1, 1 << 32, 1 << 40, 1 << 62, u64::MAX] {
         let claim = [&[253][..], &claim.to_le_bytes()].concat();
-        let list = [&[0, 0, 0, 0, 0, 0, 0][..], &claim].concat();
-        assert!(codec::decode::<State>(&list).is_err());
+        let heads = [&[0; 13][..], &claim].concat();
+        assert!(codec::decode::<State>(&heads).is_err());
+        let swept = [&[0, 0, 0, 0, 0, 0, 2][..], &claim].concat();
+        assert!(codec::decode::<State>(&swept).is_err());
+        assert!(codec::decode::<Directory>(&claim).is_err());
+        assert!(codec::decode::<Tail>(&claim).is_err());
+        let image = [&[1, 1, b'k', 0][..], &claim].concat();
+        assert!(codec::decode::<Tail>(&image).is_err());
         let bytes = [&[1, 1, 1, 0, 0, 0][..], &claim].concat();
         assert!(codec::decode::<StoredRow>(&bytes).is_err());
         let text = [&[1, 1, 1][..], &claim].concat();
@@ -378,10 +441,42 @@ mod another_codec {
         last_time: u64,
         last_seq: u64,
         clock_settled: Option<u64>,
+        merged_to: u64,
+        sweep_to: u64,
+        swept: WSwept,
         records: u64,
         rows: u64,
         executed: u64,
+        blocks: u64,
+        indexed: u64,
+        settled: u64,
         heads: Vec<WHead>,
+    }
+
+    #[derive(SchemaRead, Debug, PartialEq)]
+    struct WSwept {
+        scope: Option<[u8; 16]>,
+        row: Option<Vec<u8>>,
+    }
+
+    #[derive(SchemaRead)]
+    struct WListed {
+        above: u64,
+        len: u32,
+        scope: Option<[u8; 16]>,
+    }
+
+    #[derive(SchemaRead, Debug, PartialEq)]
+    enum WImage {
+        Here(Vec<u8>),
+        Removed,
+        Settled,
+    }
+
+    #[derive(SchemaRead)]
+    struct WTail {
+        rows: Vec<(Vec<u8>, WImage)>,
+        state: Option<WState>,
     }
 
     #[derive(SchemaRead)]
@@ -434,8 +529,8 @@ mod another_codec {
         meta: Vec<(String, Vec<u8>)>,
         resource: Option<WResource>,
         body: WBody,
-        notes: Vec<WNote>,
         actor: String,
+        notes: Vec<WNote>,
     }
 
     #[derive(SchemaRead, Debug, PartialEq)]
@@ -481,15 +576,41 @@ mod another_codec {
             (wrote.epoch, wrote.last_time.0, wrote.last_seq)
         );
         assert_eq!(read.clock_settled, wrote.clock_settled.map(|time| time.0));
+        assert_eq!((read.merged_to, read.sweep_to), (wrote.merged_to, wrote.sweep_to));
+        assert_eq!(read.swept, WSwept { scope: Some([0xBA; 16]), row: Some(b"sstock\0pen".to_vec()) });
         assert_eq!((read.records, read.rows, read.executed), (wrote.records, wrote.rows, wrote.executed));
+        assert_eq!((read.blocks, read.indexed, read.settled), (252, 253, 254));
         let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
         assert_eq!(read.heads.len(), 1);
         assert_eq!(
             (head.class, head.seq, head.entries, head.link),
             (wrote.class, wrote.seq, wrote.entries, wrote.link)
         );
+        assert_eq!(read!("state, first" as WState).swept, WSwept { scope: None, row: None });
         let windows = read!("class" as (u64, u64, u64));
         assert_eq!(windows, (WINDOWS.body, WINDOWS.key, WINDOWS.tombstone));
+    }
+
+    #[test]
+    fn reads_what_surrounds_the_entries_of_a_block() {
+        let read = read!("directory" as Vec<WListed>);
+        let read: Vec<_> = read.iter().map(|listed| (listed.above, listed.len, listed.scope)).collect();
+        assert_eq!(read, [(0, 244, Some([0xEF; 16])), (2, 70_000, None)]);
+        let read = read!("tail" as WTail);
+        let (wrote, key) = (tail(), b"tshop\0order\x0017");
+        let Image::Here(framed) = &wrote.rows[0].image else { panic!("the first row is here") };
+        assert_eq!(
+            read.rows,
+            [
+                (key.to_vec(), WImage::Here(framed.to_vec())),
+                (b"sstock\0pen".to_vec(), WImage::Removed),
+                (b"sstock\0ink".to_vec(), WImage::Settled),
+            ]
+        );
+        let state = read.state.unwrap();
+        let scope = Some(std::array::from_fn(|at| u8::try_from(at).unwrap()));
+        assert_eq!(state.swept, WSwept { scope, row: None });
+        assert_eq!((state.last_seq, state.heads.len(), state.clock_settled), (251, 2, None));
     }
 
     #[test]

@@ -29,12 +29,11 @@ impl Learning {
                 };
             }
             Self::Resource(after) => {
-                *self = match resource(db, after.as_deref(), keys)? {
-                    Some(last) => Self::Resource(Some(last)),
-                    None => {
-                        db.filter.complete();
-                        Self::Over
-                    }
+                *self = if let Some(last) = resource(db, after.as_deref(), keys)? {
+                    Self::Resource(Some(last))
+                } else {
+                    db.filter.complete();
+                    Self::Over
                 };
             }
             Self::Over => {}

@@ -1,7 +1,9 @@
 //! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules,
 //! clocks or threads.
 
-mod block;
+pub(crate) mod block;
+#[cfg(test)]
+mod block_tests;
 pub(crate) mod codec;
 pub(crate) mod commit;
 pub(crate) mod database;
@@ -14,6 +16,9 @@ mod filter;
 #[cfg(test)]
 mod golden_tests;
 mod late;
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod late_tests;
 pub(crate) mod learn;
 pub(crate) mod open;
 #[cfg(feature = "testing")]

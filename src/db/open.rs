@@ -124,17 +124,23 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         }
     }
     let checked = how.strict || how.after_failure || len <= how.check_at_open_max;
+    let mut looked = None;
     if !how.after_failure {
         // The engine writes into what it opens, even when it finds it damaged. What is refused here stays as
         // it was.
         let database = disk.dry_run(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
-        read(&database, how.scope_mode)?;
+        let contents = read(&database, how.scope_mode)?;
+        let late = late(&database, &contents, how.late_bytes)?;
+        looked = Some((contents, late));
     }
     let database = disk.open(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
-    let (identity, state, classes) = read(&database, how.scope_mode)?;
-    let journal = database.begin_read()?.open_table(JOURNAL)?;
-    let late = Late::read(&journal, classes.keys().copied(), &state, how.late_bytes)?;
-    drop(journal);
+    let contents = read(&database, how.scope_mode)?;
+    let late = match looked {
+        // Nobody has committed in between.
+        Some((before, late)) if before == contents => late,
+        _ => late(&database, &contents, how.late_bytes)?,
+    };
+    let (identity, state, classes) = contents;
     let filter = Filter::new(how.filter_bytes);
     late.scopes().for_each(|(scope, _)| filter.add_scope(scope));
     late.rows().for_each(|(key, _)| filter.add_row(key.as_bytes()));
@@ -253,6 +259,13 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
     Ok((identity, state, classes))
 }
 
+/// What waits to be merged.
+fn late(database: &redb::Database, contents: &Contents, late_bytes: usize) -> Result<Late, Unopened> {
+    let (_, state, classes) = contents;
+    let journal = database.begin_read()?.open_table(JOURNAL)?;
+    Ok(Late::read(&journal, classes.keys().copied(), state, late_bytes)?)
+}
+
 fn has_entry<J>(journal: &J, position: Position) -> Result<bool, Fault>
 where
     J: ReadableTable<&'static JournalKey, &'static [u8]>,
@@ -269,7 +282,7 @@ where
 
 /// Numbers that the program goes on to count from are such as it writes, whatever the checksums say.
 fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Fault> {
-    let of_state = |what: &str| Err(Fault::damaged("row `state` of table meta", what));
+    let of_state = |what: &str| Err(Fault::damaged("what the newest commit says of the store", what));
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
         return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
     }

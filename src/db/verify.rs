@@ -12,7 +12,7 @@ use super::late::Late;
 use super::stored::State;
 use super::tables::{JournalKey, position_of};
 use crate::core::audit::{self, Link};
-use crate::core::effect::Verb;
+use crate::core::effect::{Note, Verb};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Entry, Position, Record, Transition};
 use crate::core::row::{Content, Row, RowKey};
@@ -80,8 +80,8 @@ struct Follower {
     at: Timestamp,
 }
 
-/// Absent rows that are followed at once; those beyond it are told by the count of rows only.
-const ABSENT_ROWS_MAX: usize = 65_536;
+/// Rows that are followed at once because they are absent or old; of those beyond it only the count is told.
+const BEHIND_ROWS_MAX: usize = 65_536;
 
 /// Rows that are read in one slice.
 const SLICE_ROWS: usize = 128;
@@ -129,11 +129,19 @@ impl Seen<'_> {
         self.snapshot.db.record_at(&self.snapshot.journal, position)
     }
 
-    /// Whether a row is there, read or not.
-    fn has_row(&self, key: &RowKey) -> Result<bool, Fault> {
+    /// The number of the entry that a row has as its last writer; `None` where there is no row.
+    fn version(&self, key: &RowKey) -> Result<Option<u64>, Fault> {
+        let read = |framed: &[u8]| match read_row(key.as_bytes(), framed) {
+            Ok(row) => Ok(row.version),
+            // The row's own check tells it.
+            Err(Fault::Damaged(_) | Fault::Newer(_)) => Ok(u64::MAX),
+            Err(fault) => Err(fault),
+        };
         match self.late.row(key) {
-            Some(framed) => Ok(framed.is_some()),
-            None => Ok(self.snapshot.resource.get(key.as_bytes())?.is_some()),
+            Some(framed) => framed.as_deref().map(read).transpose(),
+            None => {
+                self.snapshot.resource.get(key.as_bytes())?.map(|stored| read(stored.value())).transpose()
+            }
         }
     }
 }
@@ -147,12 +155,12 @@ pub(crate) fn verify(
     let mut walk = Walk::new(snapshot)?;
     let late = snapshot.late(&walk.start)?;
     let seen = Seen { snapshot, late: &late };
-    let total = walk.start.executed + walk.start.records + walk.start.rows;
+    let total = walk.start.executed.saturating_add(walk.start.records).saturating_add(walk.start.rows);
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
     let Walk { start, blocks, mut report, .. } = walk;
-    missing_rows(&seen, &mut report)?;
+    rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
         ("index", snapshot.index.len()?, start.indexed),
@@ -255,7 +263,7 @@ impl Walk {
                 continue;
             }
             self.blocks += 1;
-            self.report.readable("journal", block.tail())?;
+            self.tail(&block)?;
             for found in block.entries() {
                 if let Some(found) = self.report.readable("journal", found)? {
                     self.entry(seen, &found)?;
@@ -263,6 +271,16 @@ impl Walk {
             }
         }
         Ok(last)
+    }
+
+    /// A block that says how its commit left the store is the last one of that commit.
+    fn tail(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+        let tail = self.report.readable("journal", block.tail())?;
+        let state = tail.and_then(|tail| tail.state);
+        if state.is_some_and(|state| state.last_seq != block.last_seq()) {
+            self.report.fault(&block.place(), "it says how another commit left the store");
+        }
+        Ok(())
     }
 
     fn entry(&mut self, seen: &Seen<'_>, found: &Found<'_>) -> Result<(), Fault> {
@@ -458,11 +476,19 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
     Ok(Some(format!("the journal has no entry {}, which it names as its writer", row.version)))
 }
 
-/// Each row that an entry wrote and none removed later is there. On one snapshot only: beside a writer a row
-/// may go between two looks.
-fn missing_rows(seen: &Seen<'_>, report: &mut VerifyReport) -> Result<(), Fault> {
-    // Of each absent row, the last entry that wrote it and whether that was its removal.
-    let mut absent: BTreeMap<RowKey, (u64, Verb)> = BTreeMap::new();
+/// A row that is not as the last entry that changed it left it.
+struct Behind {
+    /// The row's own version; `None` where it is not there.
+    version: Option<u64>,
+    /// The last entry that changed it, and how.
+    seq: u64,
+    verb: Verb,
+}
+
+/// Each row is as the last entry that changed it left it: there if that wrote it, and not older. On one
+/// snapshot only: beside a writer a row may change between two looks.
+fn rows_behind(seen: &Seen<'_>, report: &mut VerifyReport) -> Result<(), Fault> {
+    let mut behind: BTreeMap<RowKey, Behind> = BTreeMap::new();
     for item in seen.snapshot.journal.iter()? {
         let (key, value) = item?;
         let Ok(block) = Block::read(*key.value(), value.value()) else {
@@ -471,23 +497,38 @@ fn missing_rows(seen: &Seen<'_>, report: &mut VerifyReport) -> Result<(), Fault>
         for found in block.entries().flatten() {
             let Ok(entry) = found.entry() else { continue };
             for note in entry.notes.iter().filter(|note| note.verb != Verb::Keep) {
-                let seq = found.position.seq;
-                if let Some(last) = absent.get_mut(&note.key) {
-                    if last.0 <= seq {
-                        *last = (seq, note.verb);
-                    }
-                } else if absent.len() < ABSENT_ROWS_MAX && !seen.has_row(&note.key)? {
-                    absent.insert(note.key.clone(), (seq, note.verb));
-                }
+                change(seen, &mut behind, found.position.seq, note)?;
             }
         }
     }
-    for (key, (seq, verb)) in absent {
-        if verb == Verb::Write {
-            report.fault(
-                &format!("row {}", key.reference()),
-                &format!("entry {seq} wrote it, and it is not there"),
-            );
+    for (key, Behind { version, seq, verb }) in behind {
+        let what = match (version, verb) {
+            (None, Verb::Write) => format!("entry {seq} wrote it, and it is not there"),
+            (Some(version), _) if version < seq => {
+                format!("entry {seq} changed it later, and it does not show")
+            }
+            _ => continue,
+        };
+        report.fault(&format!("row {}", key.reference()), &what);
+    }
+    Ok(())
+}
+
+/// Takes note of one change of a row.
+fn change(
+    seen: &Seen<'_>,
+    behind: &mut BTreeMap<RowKey, Behind>,
+    seq: u64,
+    note: &Note,
+) -> Result<(), Fault> {
+    if let Some(last) = behind.get_mut(&note.key) {
+        if last.seq <= seq {
+            (last.seq, last.verb) = (seq, note.verb);
+        }
+    } else if behind.len() < BEHIND_ROWS_MAX {
+        let version = seen.version(&note.key)?;
+        if version.is_none_or(|version| version < seq) {
+            behind.insert(note.key.clone(), Behind { version, seq, verb: note.verb });
         }
     }
     Ok(())

@@ -45,6 +45,7 @@ struct Ready<'p> {
 }
 
 /// What became of a command that was to join a round.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 enum Joined<'p> {
     Ready(Ready<'p>),
     Answered(Answer),

@@ -196,17 +196,18 @@ fn one(
 
 /// Brings the rows of the command's footprint onto the page.
 fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
-    if draft.asked.is_protected && !page.records.contains_key(&draft.asked.digest) {
-        if let Some(record) = db.record(draft.asked.digest)? {
-            page.records.insert(draft.asked.digest, Arc::new(record));
-        }
+    if draft.asked.is_protected
+        && !page.records.contains_key(&draft.asked.digest)
+        && let Some(record) = db.record(draft.asked.digest)?
+    {
+        page.records.insert(draft.asked.digest, Arc::new(record));
     }
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
-        if !page.rows.contains_key(key) {
-            if let Some(row) = db.row(key)? {
-                page.rows.insert(key.clone(), Some(row.outline()));
-            }
+        if !page.rows.contains_key(key)
+            && let Some(row) = db.row(key)?
+        {
+            page.rows.insert(key.clone(), Some(row.outline()));
         }
     }
     Ok(())

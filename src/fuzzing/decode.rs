@@ -6,12 +6,13 @@ use serde::de::DeserializeOwned;
 use super::Input;
 use crate::core::record::Entry;
 use crate::core::row::{Row, RowKey};
+use crate::db::block;
 use crate::db::codec;
 use crate::db::envelope::{self, Kind, Table};
-use crate::db::stored::{Identity, State, StoredClass, StoredEntry, StoredRow};
+use crate::db::stored::{Directory, Identity, Listed, State, StoredClass, StoredEntry, StoredRow, Tail};
 
 /// Any bytes are refused or mean one value; a frame with one bit changed, or under another key or table, is
-/// refused.
+/// refused; a block whose directory lies is refused or gives no entry that is not there.
 ///
 /// # Panics
 ///
@@ -20,11 +21,15 @@ pub fn decode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (choice, bit) = (input.byte(), input.number());
     let rest = input.rest();
-    match choice % 4 {
+    match choice % 6 {
         0 => bodies(rest),
         1 => frames(rest),
         2 => framed(rest, bit),
-        _ => row_key(rest),
+        3 => row_key(rest),
+        4 => {
+            let _ = block::read_all(&KEY, rest);
+        }
+        _ => listed(rest, bit),
     }
 }
 
@@ -32,6 +37,8 @@ fn bodies(body: &[u8]) {
     means_one_value::<Identity>(body);
     means_one_value::<State>(body);
     means_one_value::<StoredClass>(body);
+    means_one_value::<Directory>(body);
+    means_one_value::<Tail>(body);
     if let Some(stored) = means_one_value::<StoredEntry>(body)
         && let canonical = codec::encode(&stored).unwrap()
         && let Ok(entry) = Entry::try_from(stored)
@@ -56,12 +63,17 @@ fn means_one_value<T: Serialize + DeserializeOwned>(body: &[u8]) -> Option<T> {
     Some(value)
 }
 
-const KINDS: [(Table, Kind); 5] = [
+/// Where frames and blocks stand.
+const KEY: [u8; 10] = [7; 10];
+
+const KINDS: [(Table, Kind); 7] = [
     (Table::Meta, Kind::Identity),
     (Table::Meta, Kind::State),
     (Table::Class, Kind::Class),
     (Table::Journal, Kind::Entry),
     (Table::Resource, Kind::Row),
+    (Table::Journal, Kind::Directory),
+    (Table::Journal, Kind::Tail),
 ];
 
 /// Bytes as a whole frame: nearly always refused, never a panic.
@@ -76,7 +88,7 @@ fn frames(bytes: &[u8]) {
 /// Bytes as the body of a right frame, which one changed bit makes a wrong one.
 fn framed(body: &[u8], bit: u64) {
     let (table, kind) = KINDS[body.len() % KINDS.len()];
-    let key = [7; 10];
+    let key = KEY;
     let mut frame = envelope::frame(table, &key, kind, body).unwrap();
     let _ = envelope::open::<StoredEntry>(table, &key, kind, &frame);
     assert!(envelope::body(table, &key, kind, &frame).is_ok_and(|inside| inside == body));
@@ -89,6 +101,30 @@ fn framed(body: &[u8], bit: u64) {
     assert!(envelope::body(table, &other, kind, &frame).is_err(), "a row is taken under another key");
     frame[bit / 8] ^= 1 << (bit % 8);
     assert!(envelope::body(table, &key, kind, &frame).is_err(), "bit {bit} may change unnoticed");
+}
+
+/// A directory with a right checksum that says anything, before entries and a tail that say anything.
+fn listed(bytes: &[u8], bit: u64) {
+    let mut input = Input::new(bytes);
+    let mut entries = Vec::new();
+    for _ in 0..input.below(6) {
+        let above = if input.byte() < 0xF0 { entries.len() as u64 } else { input.number() };
+        let len = u32::from(input.byte()) | if input.byte() < 0xF0 { 0 } else { u32::MAX << 8 };
+        entries.push(Listed { above, len, scope: (len % 2 == 0).then_some([9; 16]) });
+    }
+    let rest = input.rest();
+    let directory = codec::encode(&Directory { entries }).unwrap();
+    let directory = envelope::frame(Table::Journal, &KEY, Kind::Directory, &directory).unwrap();
+    let mut value = [&directory, rest].concat();
+    let _ = block::read_all(&KEY, &value);
+    let tail = envelope::seal(Table::Journal, &KEY, Kind::Tail, &Tail::default()).unwrap();
+    value.extend(&tail);
+    if let Ok((listed, readable, Ok(tail))) = block::read_all(&KEY, &value) {
+        assert!(listed > 0 && readable <= listed && tail == Tail::default());
+    }
+    let bit = usize::try_from(bit % (directory.len() as u64 * 8)).unwrap();
+    value[bit / 8] ^= 1 << (bit % 8);
+    assert!(block::read_all(&KEY, &value).is_err(), "bit {bit} of a directory may change unnoticed");
 }
 
 fn row_key(bytes: &[u8]) {

@@ -3,10 +3,12 @@
 //!
 //! `ONECHO_SEED` replays the random ones; `ONECHO_CASES` changes how many there are.
 
+mod edit;
 mod edited;
 mod flipped;
 mod refused;
 mod unchecked;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -60,8 +62,9 @@ fn quick_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
+/// About half of what is made with them is merged, the rest waits.
 fn options() -> Options {
-    Options::small_device().reserve_bytes(0)
+    Options::small_device().reserve_bytes(0).late_bytes(4 << 10)
 }
 
 fn request(number: usize) -> Request {
@@ -75,7 +78,11 @@ fn body(number: usize) -> Vec<u8> {
 
 /// A store with some of everything, closed cleanly.
 fn make(path: &Path) {
-    let store = Store::open_or_create(path, options()).unwrap();
+    make_with(path, options());
+}
+
+fn make_with(path: &Path, options: Options) {
+    let store = Store::open_or_create(path, options).unwrap();
     for number in 0..COMMANDS {
         let reply = store.execute(&request(number), |fx| {
             let made = fx.create(&NOTES, &format!("n-{number}"), &format!("note {number}"))?;

@@ -3,347 +3,15 @@
 //! This reader follows that page and shares nothing with `src/`: its own numbers, texts, digests and chains.
 //! Where page and program part ways, it fails.
 
+mod reader;
+mod writer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use sha2::{Digest, Sha256};
+use redb::{Database, ReadableDatabase, ReadableTable};
 
-pub const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
-pub const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
-pub const JOURNAL: TableDefinition<&[u8; 10], &[u8]> = TableDefinition::new("journal");
-pub const INDEX: TableDefinition<&[u8; 16], &[u8; 10]> = TableDefinition::new("index");
-pub const RESOURCE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("resource");
-
-/// Tables by the number in their checksums.
-pub const META_NUMBER: u8 = 1;
-const CLASS_NUMBER: u8 = 2;
-pub const JOURNAL_NUMBER: u8 = 3;
-pub const RESOURCE_NUMBER: u8 = 5;
-
-/// A frame around a body.
-pub fn framed(table: u8, key: &[u8], kind: u8, body: &[u8]) -> Vec<u8> {
-    let len = u32::try_from(body.len()).unwrap();
-    let mut frame = [&[1, kind][..], &len.to_be_bytes(), body].concat();
-    let crc = crc(table, key, &frame);
-    frame.extend(crc);
-    frame
-}
-
-fn crc(table: u8, key: &[u8], covered: &[u8]) -> [u8; 4] {
-    let place = [&[table][..], &(key.len() as u64).to_be_bytes(), key, covered].concat();
-    crc32fast::hash(&place).to_be_bytes()
-}
-
-/// The body in a frame.
-pub fn unframed(table: u8, key: &[u8], kind: u8, frame: &[u8]) -> Vec<u8> {
-    let (covered, sum) = frame.split_at(frame.len() - 4);
-    assert_eq!(sum, crc(table, key, covered), "checksum");
-    assert_eq!(covered[..2], [1, kind], "version and kind");
-    let len = u32::from_be_bytes(covered[2..6].try_into().unwrap());
-    assert_eq!(len as usize, covered.len() - 6, "length");
-    covered[6..].to_vec()
-}
-
-/// What is left of a body.
-struct Cursor<'b>(&'b [u8]);
-
-impl<'b> Cursor<'b> {
-    fn take(&mut self, len: usize) -> &'b [u8] {
-        let (taken, rest) = self.0.split_at(len);
-        self.0 = rest;
-        taken
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        self.take(N).try_into().unwrap()
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.take(1)[0]
-    }
-
-    fn number(&mut self) -> u64 {
-        match self.byte() {
-            251 => u64::from(u16::from_le_bytes(self.array())),
-            252 => u64::from(u32::from_le_bytes(self.array())),
-            253 => u64::from_le_bytes(self.array()),
-            small => {
-                assert!(small < 251, "a number of {small}");
-                u64::from(small)
-            }
-        }
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        let len = self.number();
-        self.take(usize::try_from(len).unwrap()).to_vec()
-    }
-
-    fn text(&mut self) -> String {
-        String::from_utf8(self.bytes()).unwrap()
-    }
-
-    fn bool(&mut self) -> bool {
-        let byte = self.byte();
-        assert!(byte < 2, "a truth value of {byte}");
-        byte == 1
-    }
-
-    fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        self.bool().then(|| read(self))
-    }
-
-    fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        let len = self.number();
-        (0..len).map(|_| read(self)).collect()
-    }
-
-    fn resource(&mut self) -> Resource {
-        Resource { kind: self.text(), id: self.text(), shared: self.bool() }
-    }
-
-    fn end(self) {
-        assert!(self.0.is_empty(), "{} bytes are left over", self.0.len());
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
-    pub kind: String,
-    pub id: String,
-    pub shared: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Print {
-    pub name: String,
-    pub exact: [u8; 8],
-    pub canonical: Option<[u8; 8]>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeptBody {
-    Kept(Vec<u8>),
-    NotKept([u8; 32], u64),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    pub row: Vec<u8>,
-    pub verb: u8,
-    pub digest: Option<[u8; 32]>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub transition: u8,
-    pub at: u64,
-    pub generation: u64,
-    pub scope: [String; 3],
-    pub scheme: u64,
-    pub policy: u8,
-    pub digest: [u8; 32],
-    pub exact: Option<[u8; 32]>,
-    pub prints: Vec<Print>,
-    pub failed: bool,
-    pub code: u64,
-    pub meta: Vec<(String, Vec<u8>)>,
-    pub resource: Option<Resource>,
-    pub body: KeptBody,
-    pub notes: Vec<Note>,
-    pub actor: String,
-}
-
-impl Entry {
-    fn read(body: &[u8]) -> Self {
-        let mut cursor = Cursor(body);
-        let here = &mut cursor;
-        let entry = Self {
-            transition: here.byte(),
-            at: here.number(),
-            generation: here.number(),
-            scope: [here.text(), here.text(), here.text()],
-            scheme: here.number(),
-            policy: here.byte(),
-            digest: here.array(),
-            exact: here.option(Cursor::array),
-            prints: here.list(|cursor| Print {
-                name: cursor.text(),
-                exact: cursor.array(),
-                canonical: cursor.option(Cursor::array),
-            }),
-            failed: here.bool(),
-            code: here.number(),
-            meta: here.list(|cursor| (cursor.text(), cursor.bytes())),
-            resource: here.option(Cursor::resource),
-            body: match here.number() {
-                0 => KeptBody::Kept(here.bytes()),
-                1 => KeptBody::NotKept(here.array(), here.number()),
-                other => panic!("a body of kind {other}"),
-            },
-            notes: here.list(|cursor| Note {
-                row: cursor.bytes(),
-                verb: cursor.byte(),
-                digest: cursor.option(Cursor::array),
-            }),
-            actor: here.text(),
-        };
-        cursor.end();
-        entry
-    }
-
-    fn scope_digest(&self, mode: u64) -> [u8; 16] {
-        let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
-        hash.update([u8::try_from(mode).unwrap()]);
-        for (field, text) in self.scope.iter().enumerate() {
-            if field != 1 || mode == 0 {
-                hash.update((text.len() as u64).to_be_bytes());
-                hash.update(text);
-            }
-        }
-        hash.finalize()[..16].try_into().unwrap()
-    }
-
-    fn stub(&self, key: [u8; 10], scope: [u8; 16]) -> Vec<u8> {
-        let mut stub = key.to_vec();
-        stub.push(self.transition);
-        stub.extend(self.at.to_be_bytes());
-        stub.extend(scope);
-        stub.push(u8::from(self.failed));
-        stub.extend(u16::try_from(self.code).unwrap().to_be_bytes());
-        stub.extend(u32::try_from(self.generation).unwrap().to_be_bytes());
-        stub
-    }
-
-    fn detail(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for text in &self.scope {
-            put(&mut out, text.as_bytes());
-        }
-        out.extend(u16::try_from(self.scheme).unwrap().to_be_bytes());
-        out.push(self.policy);
-        put(&mut out, &self.digest);
-        put(&mut out, self.exact.as_ref().map_or(&[], |exact| &exact[..]));
-        out.extend((self.prints.len() as u64).to_be_bytes());
-        for print in &self.prints {
-            put(&mut out, print.name.as_bytes());
-            put(&mut out, &print.exact);
-            put(&mut out, print.canonical.as_ref().map_or(&[], |canonical| &canonical[..]));
-        }
-        out.push(u8::from(self.resource.is_some()));
-        if let Some(resource) = &self.resource {
-            out.push(u8::from(resource.shared));
-            put(&mut out, resource.kind.as_bytes());
-            put(&mut out, resource.id.as_bytes());
-        }
-        put(&mut out, self.actor.as_bytes());
-        out
-    }
-
-    fn body_layout(&self) -> Vec<u8> {
-        let mut out = u32::try_from(self.meta.len()).unwrap().to_be_bytes().to_vec();
-        for (name, value) in &self.meta {
-            put(&mut out, name.as_bytes());
-            put(&mut out, value);
-        }
-        match &self.body {
-            KeptBody::Kept(bytes) => {
-                out.push(1);
-                put(&mut out, bytes);
-            }
-            KeptBody::NotKept(digest, len) => {
-                out.push(0);
-                out.extend(digest);
-                out.extend(len.to_be_bytes());
-            }
-        }
-        out.extend(u32::try_from(self.notes.len()).unwrap().to_be_bytes());
-        for note in &self.notes {
-            put(&mut out, &note.row);
-            out.push(note.verb);
-            out.push(u8::from(note.digest.is_some()));
-            out.extend(note.digest.iter().flatten());
-        }
-        out
-    }
-
-    /// The link of the chain at this entry.
-    fn link(&self, before: [u8; 32], key: [u8; 10], scope: [u8; 16]) -> [u8; 32] {
-        let content = sha(&[&sha(&[&self.detail()]), &sha(&[&self.body_layout()])]);
-        sha(&[&before, &self.stub(key, scope), &content])
-    }
-}
-
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
-    out.extend(bytes);
-}
-
-fn sha(parts: &[&[u8]]) -> [u8; 32] {
-    Sha256::digest(parts.concat()).into()
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    Value(u64, Vec<u8>),
-    Removed,
-    Held(Resource),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub version: u64,
-    pub made: (u64, u64),
-    pub event_time: Option<u64>,
-    pub content: Content,
-}
-
-impl Row {
-    fn read(body: &[u8]) -> Self {
-        let mut cursor = Cursor(body);
-        let row = Self {
-            version: cursor.number(),
-            made: (cursor.number(), cursor.number()),
-            event_time: cursor.option(Cursor::number),
-            content: match cursor.number() {
-                0 => Content::Value(cursor.number(), cursor.bytes()),
-                1 => Content::Removed,
-                2 => Content::Held(cursor.resource()),
-                other => panic!("a content of kind {other}"),
-            },
-        };
-        cursor.end();
-        row
-    }
-
-    fn digest(&self, made: &[u8]) -> [u8; 32] {
-        let mut out = made.to_vec();
-        out.push(u8::from(self.event_time.is_some()));
-        out.extend(self.event_time.iter().flat_map(|time| time.to_be_bytes()));
-        match &self.content {
-            Content::Value(codec, bytes) => {
-                out.extend([0, u8::try_from(*codec).unwrap()]);
-                put(&mut out, bytes);
-            }
-            Content::Removed => out.push(1),
-            Content::Held(holder) => {
-                out.extend([2, u8::from(holder.shared)]);
-                put(&mut out, holder.kind.as_bytes());
-                put(&mut out, holder.id.as_bytes());
-            }
-        }
-        sha(&[&out])
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    pub class: u64,
-    pub seq: u64,
-    pub entries: u64,
-    pub link: [u8; 32],
-}
+pub use self::reader::*;
 
 /// A whole store, read by the page alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,16 +19,16 @@ pub struct Read {
     pub store_id: [u8; 16],
     pub scope_mode: u64,
     pub created_at: u64,
-    pub epoch: u64,
-    pub last_time: u64,
-    pub last_seq: u64,
-    pub clock_settled: Option<u64>,
-    /// Records, rows, executed.
-    pub counts: [u64; 3],
-    pub heads: Vec<Head>,
+    /// What the newest commit says of the store.
+    pub said: State,
     pub classes: BTreeMap<u16, [u64; 3]>,
+    pub blocks: BTreeMap<[u8; 10], Block>,
     pub journal: BTreeMap<[u8; 10], Entry>,
+    /// The table `index`, and what waits laid over it.
+    pub index_table: BTreeMap<[u8; 16], [u8; 10]>,
     pub index: BTreeMap<[u8; 16], [u8; 10]>,
+    /// The table `resource`, and what waits laid over it.
+    pub row_table: BTreeMap<Vec<u8>, Row>,
     pub rows: BTreeMap<Vec<u8>, Row>,
 }
 
@@ -377,31 +45,26 @@ impl Read {
         let row = |name: &str, kind| {
             unframed(META_NUMBER, name.as_bytes(), kind, meta.get(name).unwrap().unwrap().value())
         };
-        let (identity, state) = (row("identity", 1), row("state", 2));
-        let (mut identity, mut state) = (Cursor(&identity), Cursor(&state));
+        let (identity, written) = (row("identity", 1), row("state", 2));
+        let (mut identity, mut written) = (Cursor(&identity), Cursor(&written));
         let mut store = Self {
             store_id: identity.array(),
             scope_mode: identity.number(),
             created_at: identity.number(),
-            epoch: state.number(),
-            last_time: state.number(),
-            last_seq: state.number(),
-            clock_settled: state.option(Cursor::number),
-            counts: std::array::from_fn(|_| state.number()),
-            heads: state.list(|cursor| Head {
-                class: cursor.number(),
-                seq: cursor.number(),
-                entries: cursor.number(),
-                link: cursor.array(),
-            }),
+            said: State::read(&mut written),
             classes: BTreeMap::new(),
+            blocks: BTreeMap::new(),
             journal: BTreeMap::new(),
+            index_table: BTreeMap::new(),
             index: BTreeMap::new(),
+            row_table: BTreeMap::new(),
             rows: BTreeMap::new(),
         };
         identity.end();
-        state.end();
+        written.end();
         store.read_tables(&read);
+        store.find_newest_state();
+        store.lay_over();
         store
     }
 
@@ -414,70 +77,210 @@ impl Read {
             cursor.end();
         }
         for item in read.open_table(JOURNAL).unwrap().iter().unwrap() {
-            let (key, frame) = item.unwrap();
-            let body = unframed(JOURNAL_NUMBER, key.value(), 4, frame.value());
-            self.journal.insert(*key.value(), Entry::read(&body));
+            let (key, value) = item.unwrap();
+            let block = Block::read(key.value(), value.value());
+            for (at, listed) in block.positions(key.value()).into_iter().zip(&block.entries) {
+                let entry = Entry::read(&unframed(JOURNAL_NUMBER, &at, 4, &listed.frame));
+                assert!(self.journal.insert(at, entry).is_none(), "two entries at one position");
+            }
+            self.blocks.insert(*key.value(), block);
         }
         for item in read.open_table(INDEX).unwrap().iter().unwrap() {
             let (scope, position) = item.unwrap();
-            self.index.insert(*scope.value(), *position.value());
+            self.index_table.insert(*scope.value(), *position.value());
         }
         for item in read.open_table(RESOURCE).unwrap().iter().unwrap() {
             let (key, frame) = item.unwrap();
-            let body = unframed(RESOURCE_NUMBER, key.value(), 5, frame.value());
-            self.rows.insert(key.value().to_vec(), Row::read(&body));
+            self.row_table.insert(key.value().to_vec(), row_of(key.value(), frame.value()));
         }
+    }
+
+    /// The row of `meta`, or the tail of the block that goes further.
+    fn find_newest_state(&mut self) {
+        let last = self.blocks.iter().max_by_key(|(key, block)| block.last_seq(key));
+        if let Some((key, block)) = last.filter(|(key, block)| block.last_seq(key) > self.said.last_seq) {
+            self.said = block.state.clone().unwrap();
+            assert_eq!(self.said.last_seq, block.last_seq(key));
+        }
+    }
+
+    /// Blocks whose entries may wait, in the order of their first numbers.
+    fn waiting(&self) -> Vec<(&[u8; 10], &Block)> {
+        let mut waiting: Vec<_> =
+            self.blocks.iter().filter(|(key, _)| seq_of(key) > self.said.merged_to).collect();
+        waiting.sort_by_key(|(key, _)| seq_of(key));
+        waiting
+    }
+
+    fn lay_over(&mut self) {
+        let (index, rows) = self.laid_over(|_, _| true, |_, _| true);
+        (self.index, self.rows) = (index, rows);
+    }
+
+    /// The tables with what waits over them: of the scopes and rows of a block, those that are chosen.
+    fn laid_over(
+        &self,
+        scope_waits: impl Fn(&[u8; 16], u64) -> bool,
+        row_waits: impl Fn(&[u8], u64) -> bool,
+    ) -> (BTreeMap<[u8; 16], [u8; 10]>, BTreeMap<Vec<u8>, Row>) {
+        let mut scopes: BTreeMap<[u8; 16], [u8; 10]> = BTreeMap::new();
+        let mut images: BTreeMap<&[u8], &Image> = BTreeMap::new();
+        for (key, block) in self.waiting() {
+            let last = block.last_seq(key);
+            for (at, listed) in block.positions(key).into_iter().zip(&block.entries) {
+                let Some(scope) = listed.scope.filter(|scope| scope_waits(scope, last)) else { continue };
+                let newest = scopes.entry(scope).or_insert(at);
+                if seq_of(newest) < seq_of(&at) {
+                    *newest = at;
+                }
+            }
+            let waits = block.rows.iter().filter(|(key, _)| row_waits(key, last));
+            images.extend(waits.map(|(key, image)| (&key[..], image)));
+        }
+        let (mut index, mut rows) = (self.index_table.clone(), self.row_table.clone());
+        index.extend(scopes);
+        for (key, image) in images {
+            match image {
+                Image::Here(frame) => drop(rows.insert(key.to_vec(), row_of(key, frame))),
+                Image::Removed => drop(rows.remove(key)),
+                Image::Settled => {}
+            }
+        }
+        (index, rows)
     }
 
     /// Chains, counts and references, as the page says they are.
     pub fn check(&self) {
+        let newest = self.check_chains();
+        assert_eq!(newest, self.index, "index");
+        self.check_counts();
+        self.check_sweep();
+        for (key, block) in &self.blocks {
+            self.check_block(key, block);
+        }
+        self.check_rows();
+    }
+
+    /// Each chain ends at its head. Returns the newest entry of each scope.
+    fn check_chains(&self) -> BTreeMap<[u8; 16], [u8; 10]> {
         let mut ends: BTreeMap<u16, Head> = BTreeMap::new();
-        let mut newest = BTreeMap::new();
+        let mut newest: BTreeMap<[u8; 16], [u8; 10]> = BTreeMap::new();
+        let mut numbers = BTreeSet::new();
         for (key, entry) in &self.journal {
             let class = u16::from_be_bytes([key[0], key[1]]);
-            let seq = u64::from_be_bytes(key[2..].try_into().unwrap());
+            let seq = seq_of(key);
             let scope = entry.scope_digest(self.scope_mode);
             let genesis = sha(&[b"onecho chain 1", &self.store_id, &class.to_be_bytes()]);
             let end =
                 ends.entry(class).or_insert(Head { class: class.into(), seq: 0, entries: 0, link: genesis });
-            assert!(seq > end.seq && seq <= self.last_seq && entry.at <= self.last_time);
+            assert!(seq > end.seq && seq <= self.said.last_seq && entry.at <= self.said.last_time);
             assert!(self.classes.contains_key(&class));
+            assert!(numbers.insert(seq), "a number of two entries");
             end.link = entry.link(end.link, *key, scope);
             (end.seq, end.entries) = (seq, end.entries + 1);
             if entry.transition == 1 {
-                let known = newest.entry(scope).or_insert((0, *key));
-                *known = (*known).max((seq, *key));
+                let known = newest.entry(scope).or_insert(*key);
+                if seq_of(known) < seq {
+                    *known = *key;
+                }
             }
         }
-        assert_eq!(ends.into_values().collect::<Vec<_>>(), self.heads, "chains");
-        let newest: BTreeMap<_, _> = newest.into_iter().map(|(scope, (_, key))| (scope, key)).collect();
-        assert_eq!(newest, self.index, "index");
-        assert_eq!(self.counts[..2], [self.index.len() as u64, self.rows.len() as u64]);
-        for (key, row) in &self.rows {
-            self.check_row(key, row);
+        assert_eq!(ends.into_values().collect::<Vec<_>>(), self.said.heads, "chains");
+        newest
+    }
+
+    fn check_counts(&self) {
+        let State { records, rows, executed, blocks, indexed, settled, .. } = self.said;
+        let found = [
+            self.index.len(),
+            self.rows.len(),
+            self.journal.len(),
+            self.blocks.len(),
+            self.index_table.len(),
+            self.row_table.len(),
+        ];
+        assert_eq!(found.map(|len| len as u64), [records, rows, executed, blocks, indexed, settled]);
+    }
+
+    /// What the sweep has passed is in the tables: without it nothing else is laid over them.
+    fn check_sweep(&self) {
+        let State { last_seq, merged_to, sweep_to, swept, .. } = &self.said;
+        assert!(merged_to <= sweep_to && sweep_to <= last_seq);
+        let (index, rows) = self.laid_over(
+            |scope, last| last > *sweep_to || !swept.has_scope(scope),
+            |row, last| last > *sweep_to || !swept.has_row(row),
+        );
+        assert_eq!((&index, &rows), (&self.index, &self.rows), "the sweep");
+        for (key, block) in &self.blocks {
+            for end in [*merged_to, *sweep_to] {
+                assert!(seq_of(key) > end || block.last_seq(key) <= end, "a commit that is merged in part");
+            }
         }
     }
 
-    fn check_row(&self, key: &[u8], row: &Row) {
-        let writer = self.journal.iter().find(|(at, _)| at[2..] == row.version.to_be_bytes()).unwrap().1;
-        let note = writer.notes.iter().rev().find(|note| note.row == key && note.verb != 2).unwrap();
-        let [c0, c1] = u16::try_from(row.made.0).unwrap().to_be_bytes();
-        let made = [&[c0, c1][..], &row.made.1.to_be_bytes()].concat();
-        assert_eq!((note.verb, note.digest), (0, Some(row.digest(&made))));
-        assert!(self.journal.contains_key(&made[..]));
-        assert_eq!(matches!(key[0], b'u' | b'v'), matches!(row.content, Content::Held(_)));
+    fn check_block(&self, key: &[u8; 10], block: &Block) {
+        assert_eq!(block.entries[0].above, 0);
+        let entries = block.positions(key);
+        for (at, listed) in entries.iter().zip(&block.entries) {
+            let entry = &self.journal[at];
+            let scope = (entry.transition == 1).then(|| entry.scope_digest(self.scope_mode));
+            assert_eq!(listed.scope, scope, "the scope in the directory");
+        }
+        for (key, image) in &block.rows {
+            let changes =
+                |at: &&[u8; 10]| self.journal[*at].notes.iter().any(|n| n.row == *key && n.verb != 2);
+            let writer = seq_of(entries.iter().rev().find(changes).unwrap());
+            if let Image::Here(frame) = image {
+                assert_eq!(row_of(key, frame).version, writer);
+            }
+        }
+        if let Some(state) = &block.state {
+            assert_eq!(state.last_seq, block.last_seq(key));
+        }
+    }
+
+    /// Each row is as the last entry that changed it says.
+    fn check_rows(&self) {
+        let mut last: BTreeMap<&[u8], (u64, &Note)> = BTreeMap::new();
+        for (key, note) in
+            self.journal.iter().flat_map(|(key, entry)| entry.notes.iter().map(move |n| (key, n)))
+        {
+            let changed = last.get(&note.row[..]).map_or(0, |(seq, _)| *seq);
+            if note.verb != 2 && seq_of(key) >= changed {
+                last.insert(&note.row, (seq_of(key), note));
+            }
+        }
+        last.retain(|_, (_, note)| note.verb == 0);
+        assert_eq!(last.keys().copied().collect::<Vec<_>>(), self.rows.keys().collect::<Vec<_>>());
+        for (key, row) in &self.rows {
+            let (seq, note) = last[&key[..]];
+            let [c0, c1] = u16::try_from(row.made.0).unwrap().to_be_bytes();
+            let made = [&[c0, c1][..], &row.made.1.to_be_bytes()].concat();
+            assert_eq!((seq, note.digest), (row.version, Some(row.digest(&made))));
+            assert!(self.journal.contains_key(&made[..]));
+            assert_eq!(matches!(key[0], b'u' | b'v'), matches!(row.content, Content::Held(_)));
+        }
     }
 
     /// Without what differs from one making to the next: the store's id, and what follows from it.
     pub fn without_chance(&self) -> Self {
         let mut same = self.clone();
         same.store_id = [0; 16];
-        same.heads.iter_mut().for_each(|head| head.link = [0; 32]);
+        let states = same.blocks.values_mut().filter_map(|block| block.state.as_mut());
+        for state in states.chain([&mut same.said]) {
+            state.heads.iter_mut().for_each(|head| head.link = [0; 32]);
+        }
         for entry in same.journal.values_mut().filter(|entry| entry.transition == 2) {
             entry.scope[2] = String::new();
         }
+        let unprotected = same.blocks.values_mut().flat_map(|block| &mut block.entries);
+        unprotected.filter(|listed| listed.scope.is_none()).for_each(|listed| listed.frame.clear());
         same
     }
+}
+
+fn row_of(key: &[u8], frame: &[u8]) -> Row {
+    Row::read(&unframed(RESOURCE_NUMBER, key, 5, frame))
 }
 
 #[test]
@@ -485,8 +288,10 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     let store = Read::of(&super::fixture::path());
     store.check();
     assert_eq!(store.scope_mode, 0);
-    assert_eq!((store.epoch, store.last_seq, store.clock_settled), (1, 7, None));
-    assert_eq!(store.counts, [6, 7, 7]);
+    let said = &store.said;
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 9, None));
+    assert_eq!((said.records, said.rows, said.executed), (7, 8, 9));
+    has_every_shape(&store);
     let commands = super::fixture::content::commands();
     let mut found = BTreeSet::new();
     for (command, entry) in commands.iter().zip(by_number(&store)) {
@@ -503,7 +308,24 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len(), store.index.len());
+    assert_eq!(found.len() + 1, store.index.len(), "and one more, in the last commit");
+}
+
+/// Blocks of one entry and of several, of two classes in one commit; rows that wait, were removed, are large,
+/// are merged; a sweep on its way.
+fn has_every_shape(store: &Read) {
+    let lens: Vec<_> = store.blocks.values().map(|block| block.entries.len()).collect();
+    assert!(lens.contains(&1) && lens.contains(&2), "{lens:?}");
+    let with_state = store.blocks.values().filter(|block| block.state.is_some()).count();
+    assert_eq!(with_state + 1, store.blocks.len(), "the last commit has two blocks and one state");
+    let images: Vec<_> =
+        store.blocks.values().flat_map(|block| &block.rows).map(|(_, image)| image).collect();
+    assert!(images.iter().any(|image| matches!(image, Image::Here(_))), "{images:?}");
+    assert!(images.contains(&&Image::Removed) && images.contains(&&Image::Settled), "{images:?}");
+    let State { merged_to, sweep_to, last_seq, .. } = store.said;
+    assert!(0 < merged_to && merged_to < sweep_to && sweep_to < last_seq, "{:?}", store.said);
+    assert_ne!(store.index, store.index_table, "no scope waits");
+    assert_ne!(store.rows, store.row_table, "no row waits");
 }
 
 fn by_number(store: &Read) -> Vec<&Entry> {

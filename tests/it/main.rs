@@ -31,6 +31,7 @@ mod handles;
 mod keys;
 #[cfg(feature = "cli")]
 mod kill;
+mod late;
 mod limits;
 mod many;
 mod outcomes;

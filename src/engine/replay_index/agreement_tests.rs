@@ -61,7 +61,7 @@ impl Ask {
         let fingerprint = Fingerprint::of(&parts, COMPARES[self.compare]).unwrap();
         let digest = ScopeDigest::of(&scope, mode);
         let imprint = Imprint::of(digest, &scope, &fingerprint);
-        Asked { scope, digest, parts, fingerprint, imprint, is_protected: true }
+        Asked { scope, digest, parts, fingerprint: fingerprint.into(), imprint, is_protected: true }
     }
 }
 
@@ -128,7 +128,7 @@ fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -
         resource: outcome.resource.clone(),
         body: KeptBody::of(outcome),
         notes: Vec::new(),
-        actor: "onecho".to_owned(),
+        actor: "onecho".into(),
     };
     Record { position: Position { class: ClassId(3), seq: 77 }, windows, entry }
 }

@@ -1,129 +1,16 @@
 //! Changes that leave every checksum right: made with the storage engine itself, as a wrong program or a
-//! person would. The open looks at counts and at the ends of chains; `verify` looks at everything, and says
-//! where.
+//! person would, to a store of which all is merged. The open looks at counts and at the ends of chains;
+//! `verify` looks at everything, and says where.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use onecho::{ErrorKind, Store};
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::{COMMANDS, Said, make, options, quick_dir, refuses, request};
-use crate::format::{self, Content, Read, Row, framed, unframed};
-
-/// A sound store, changed by `work` behind the program's back.
-fn edited(work: impl FnOnce(&WriteTransaction, &mut Read)) -> (tempfile::TempDir, PathBuf) {
-    let dir = quick_dir();
-    let path = dir.path().join("orders.onecho");
-    make(&path);
-    edit(&path, work);
-    (dir, path)
-}
-
-/// `work` also gets what the store says of itself; counts and heads that it changes there are written.
-fn edit(path: &Path, work: impl FnOnce(&WriteTransaction, &mut Read)) {
-    let mut state = Read::of(path);
-    let database = Database::open(path).unwrap();
-    let write = database.begin_write().unwrap();
-    work(&write, &mut state);
-    let frame = framed(format::META_NUMBER, b"state", 2, &state_body(&state));
-    write.open_table(format::META).unwrap().insert("state", &frame[..]).unwrap();
-    write.commit().unwrap();
-}
-
-fn state_body(state: &Read) -> Vec<u8> {
-    let mut out = Vec::new();
-    for number in [state.epoch, state.last_time, state.last_seq] {
-        put_number(&mut out, number);
-    }
-    assert_eq!(state.clock_settled, None);
-    out.push(0);
-    state.counts.iter().for_each(|&count| put_number(&mut out, count));
-    put_number(&mut out, state.heads.len() as u64);
-    for head in &state.heads {
-        for number in [head.class, head.seq, head.entries] {
-            put_number(&mut out, number);
-        }
-        out.extend(head.link);
-    }
-    out
-}
-
-fn put_number(out: &mut Vec<u8>, number: u64) {
-    let little = number.to_le_bytes();
-    match number {
-        0..=250 => out.push(little[0]),
-        251..=0xFFFF => out.extend([&[251], &little[..2]].concat()),
-        0x1_0000..=0xFFFF_FFFF => out.extend([&[252], &little[..4]].concat()),
-        _ => out.extend([&[253], &little[..]].concat()),
-    }
-}
-
-fn row_body(row: &Row) -> Vec<u8> {
-    let mut out = Vec::new();
-    for number in [row.version, row.made.0, row.made.1] {
-        put_number(&mut out, number);
-    }
-    assert_eq!(row.event_time, None);
-    out.push(0);
-    match &row.content {
-        Content::Value(codec, bytes) => {
-            out.extend([0, u8::try_from(*codec).unwrap()]);
-            put_number(&mut out, bytes.len() as u64);
-            out.extend(bytes);
-        }
-        Content::Removed => out.push(1),
-        Content::Held(to) => {
-            out.push(2);
-            for text in [&to.kind, &to.id] {
-                put_number(&mut out, text.len() as u64);
-                out.extend(text.as_bytes());
-            }
-            out.push(u8::from(to.shared));
-        }
-    }
-    out
-}
-
-/// Puts a row under a key, with a right checksum.
-fn put_row(write: &WriteTransaction, key: &[u8], row: &Row) {
-    let frame = framed(format::RESOURCE_NUMBER, key, 5, &row_body(row));
-    write.open_table(format::RESOURCE).unwrap().insert(key, &frame[..]).unwrap();
-}
-
-/// Changes the body of an entry, with a right checksum.
-fn rewrite_entry(write: &WriteTransaction, key: [u8; 10], change: impl FnOnce(&mut Vec<u8>)) {
-    let mut journal = write.open_table(format::JOURNAL).unwrap();
-    let mut body = unframed(format::JOURNAL_NUMBER, &key, 4, journal.get(&key).unwrap().unwrap().value());
-    change(&mut body);
-    let frame = framed(format::JOURNAL_NUMBER, &key, 4, &body);
-    journal.insert(&key, &frame[..]).unwrap();
-}
-
-fn entry_key(seq: u64) -> [u8; 10] {
-    [&[0, 1][..], &seq.to_be_bytes()].concat().try_into().unwrap()
-}
-
-/// The place in the index of the scope whose newest entry is `seq`.
-fn scope_of(state: &Read, seq: u64) -> [u8; 16] {
-    *state.index.iter().find(|(_, at)| **at == entry_key(seq)).unwrap().0
-}
-
-/// Opens, and `verify` tells each of `faults`.
-#[track_caller]
-fn verify_tells(path: &Path, faults: &[&str]) {
-    let store = Store::open(path, options()).unwrap();
-    let report = store.verify().unwrap();
-    assert!(!report.is_clean());
-    for fault in faults {
-        assert!(
-            report.faults.iter().any(|told| told.contains(fault)),
-            "{fault:?} is not in {:#?}",
-            report.faults
-        );
-    }
-}
+use super::edit::*;
+use super::{COMMANDS, Said, options, refuses, request};
+use crate::format::{self, Block, Content, Image, Read, Row, State, framed, unframed};
 
 #[test]
 fn an_edit_that_changes_nothing_is_told_of_nothing() {
@@ -160,7 +47,7 @@ fn rows_that_are_too_few_or_too_many_are_told_at_the_open() {
     refuses(&path, &options(), ErrorKind::Corrupt, &["table resource: it has 48 rows, not 49"]);
     let (_dir, path) = edited(|write, state| {
         write.open_table(format::JOURNAL).unwrap().remove(&entry_key(24)).unwrap();
-        state.heads[0].entries -= 1;
+        state.said.blocks -= 1;
     });
     refuses(&path, &options(), ErrorKind::Corrupt, &["journal entry 24 of class 1", "the chain ends there"]);
 }
@@ -195,17 +82,17 @@ fn rows_of_the_store_itself_that_are_missing_are_told_at_the_open() {
 fn verify_names_what_was_taken_out_or_put_in() {
     let (_dir, path) = edited(|write, state| {
         write.open_table(format::INDEX).unwrap().remove(&scope_of(state, 5)).unwrap();
-        state.counts[0] -= 1;
+        state.said.indexed -= 1;
     });
     verify_tells(&path, &["journal entry 5 of class 1: the index does not know its scope"]);
     let (_dir, path) = edited(|write, state| {
         write.open_table(format::RESOURCE).unwrap().remove(&b"tshop\0note\0n-5"[..]).unwrap();
-        state.counts[1] -= 1;
+        state.said.settled -= 1;
     });
     verify_tells(&path, &["row note/n-5: entry 6 wrote it, and it is not there"]);
     let (_dir, path) = edited(|write, state| {
         put_row(write, b"tshop\0note\0forged", &state.rows[&b"tshop\0note\0n-5"[..]]);
-        state.counts[1] += 1;
+        state.said.settled += 1;
     });
     verify_tells(&path, &["row note/forged: entry 6 did not write it"]);
 }
@@ -229,7 +116,7 @@ fn a_row_of_the_index_that_leads_elsewhere_is_told_and_never_followed() {
 fn an_entry_missing_in_the_journal_is_told() {
     let (_dir, path) = edited(|write, state| {
         write.open_table(format::JOURNAL).unwrap().remove(&entry_key(5)).unwrap();
-        state.heads[0].entries -= 1;
+        state.said.blocks -= 1;
     });
     verify_tells(
         &path,
@@ -251,10 +138,7 @@ fn an_entry_that_says_something_else_breaks_the_chain() {
     });
     verify_tells(&path, &["chain of class 1: it does not end where the last commit says"]);
     let (_dir, path) = edited(|write, _| {
-        let mut journal = write.open_table(format::JOURNAL).unwrap();
-        let mut frame = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
-        frame[40] ^= 1;
-        journal.insert(&entry_key(5), &frame[..]).unwrap();
+        rewrite_frame(write, entry_key(5), |frame| frame[40] ^= 1);
     });
     verify_tells(&path, &["journal entry 5 of class 1: its checksum is wrong"]);
 }
@@ -266,6 +150,22 @@ fn entries_that_changed_places_are_told() {
         let one = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
         let other = journal.insert(&entry_key(6), &one[..]).unwrap().unwrap().value().to_vec();
         journal.insert(&entry_key(5), &other[..]).unwrap();
+    });
+    verify_tells(
+        &path,
+        &[
+            "the block of journal entry 5 of class 1: its checksum",
+            "the block of journal entry 6 of class 1: its checksum",
+        ],
+    );
+    let (_dir, path) = edited(|write, _| {
+        let mut frames = Vec::new();
+        for seq in [5, 6] {
+            rewrite_frame(write, entry_key(seq), |frame| frames.push(frame.clone()));
+        }
+        for (seq, other) in [5, 6].into_iter().zip(frames.into_iter().rev()) {
+            rewrite_frame(write, entry_key(seq), |frame| *frame = other);
+        }
     });
     verify_tells(
         &path,
@@ -297,6 +197,31 @@ fn a_row_that_says_something_else_is_told() {
     verify_tells(&path, &["row note/n-5: entry 6 wrote something else"]);
 }
 
+/// The frame was right once: an older state of the row, which an entry did write.
+#[test]
+fn a_row_that_was_put_back_to_what_it_was_is_told() {
+    let key = b"tshop\0count\0all";
+    let (_dir, path) = edited(|write, state| {
+        let before = &state.blocks[&entry_key(20)];
+        let (_, image) = before.rows.iter().find(|(row, _)| row == key).unwrap();
+        let Image::Here(frame) = image else { panic!("a small row is in its block") };
+        write.open_table(format::RESOURCE).unwrap().insert(&key[..], &frame[..]).unwrap();
+    });
+    verify_tells(&path, &["row count/all: entry 24 changed it later, and it does not show"]);
+}
+
+/// Counts that are large and not too large: nothing that adds them up goes wrong.
+#[test]
+fn counts_near_the_end_of_numbers_are_told() {
+    let (_dir, path) = edited(|_, state| {
+        let State { records, rows, executed, .. } = &mut state.said;
+        for count in [records, rows, executed] {
+            *count = u64::MAX / 2;
+        }
+    });
+    verify_tells(&path, &["scopes: there are 24, not 9223372036854775807"]);
+}
+
 #[test]
 fn a_name_that_is_held_by_another_is_told() {
     let (_dir, path) = edited(|write, state| {
@@ -313,7 +238,7 @@ fn a_name_that_is_held_by_another_is_told() {
 fn a_row_that_can_be_nobodys_is_told() {
     let (_dir, path) = edited(|write, state| {
         put_row(write, b"xyz", &state.rows[&b"tshop\0note\0n-5"[..]]);
-        state.counts[1] += 1;
+        state.said.settled += 1;
     });
     verify_tells(&path, &["resource: a key names no row"]);
     let (_dir, path) = edited(|write, state| {
@@ -356,10 +281,26 @@ fn a_length_that_lies_takes_no_memory() {
                 let claim = [&[253][..], &u64::to_le_bytes(claim)].concat();
                 body.splice(name - 1..name, claim);
             });
+            rewrite_frame(write, entry_key(6), |frame| frame[2..6].copy_from_slice(&u32::MAX.to_be_bytes()));
             let mut journal = write.open_table(format::JOURNAL).unwrap();
-            let mut frame = journal.get(&entry_key(6)).unwrap().unwrap().value().to_vec();
-            frame[2..6].copy_from_slice(&u32::MAX.to_be_bytes());
-            journal.insert(&entry_key(6), &frame[..]).unwrap();
+            for (seq, kind, body) in [
+                // A directory of so many entries, one of so long an entry, a tail of so many rows.
+                (8, 6, [&[253][..], &u64::to_le_bytes(claim)].concat()),
+                (9, 6, [&[1, 0, 252][..], &u32::MAX.to_le_bytes(), &[0]].concat()),
+                (10, 7, [&[253][..], &u64::to_le_bytes(claim)].concat()),
+            ] {
+                let key = entry_key(seq);
+                let sound = journal.get(&key).unwrap().unwrap().value().to_vec();
+                let len = u32::from_be_bytes(sound[2..6].try_into().unwrap()) as usize;
+                let (directory, rest) = sound.split_at(6 + len + 4);
+                let entry = Block::read(&key, &sound).entries[0].frame.len();
+                let frame = framed(format::JOURNAL_NUMBER, &key, kind, &body);
+                let value = match kind {
+                    6 => [&frame, rest].concat(),
+                    _ => [directory, &rest[..entry], &frame].concat(),
+                };
+                journal.insert(&key, &value[..]).unwrap();
+            }
         });
         let script = "ulimit -v 700000 && exec \"$0\" --exact --test-threads=1 --nocapture \"$1\"";
         let run = Command::new("sh")
@@ -393,19 +334,32 @@ fn numbers_that_no_store_writes_are_told_at_the_open() {
         let fault = format!("table class: a class may not have number {number}");
         tells(&fault, &|write, _| put_class(write, number));
     }
-    tells("a count is larger than any store's", &|_, state| state.last_seq = u64::MAX);
-    tells("a count is larger than any store's", &|_, state| state.epoch = u64::MAX);
-    tells("the head of class 1 does not fit the last number", &|_, state| state.last_seq = 23);
-    tells("its heads are out of order", &|_, state| state.heads.push(state.heads[0].clone()));
+    tells("a count is larger than any store's", &|_, state| state.said.last_seq = u64::MAX);
+    tells("a count is larger than any store's", &|_, state| state.said.epoch = u64::MAX);
+    tells("the head of class 1 does not fit the last number", &|_, state| state.said.heads[0].seq = 25);
+    tells("its heads are out of order", &|_, state| state.said.heads.push(state.said.heads[0].clone()));
     tells("the file has no class 2", &|_, state| {
-        let head = format::Head { class: 2, ..state.heads[0].clone() };
-        state.heads.push(head);
+        let head = format::Head { class: 2, ..state.said.heads[0].clone() };
+        state.said.heads.push(head);
     });
-    tells("does not fit the last number", &|_, state| state.heads[0].entries = u64::MAX);
+    tells("does not fit the last number", &|_, state| state.said.heads[0].entries = u64::MAX);
+    let counts: [fn(&mut State) -> &mut u64; 6] = [
+        |said| &mut said.records,
+        |said| &mut said.rows,
+        |said| &mut said.executed,
+        |said| &mut said.blocks,
+        |said| &mut said.indexed,
+        |said| &mut said.settled,
+    ];
+    for count in counts {
+        tells("a count is larger than any store's", &|_, state| *count(&mut state.said) = u64::MAX);
+    }
+    tells("more was merged than was written", &|_, state| state.said.sweep_to = 25);
+    tells("more was merged than was written", &|_, state| state.said.merged_to = state.said.sweep_to + 1);
     tells("its heads have more entries than there are numbers", &|write, state| {
         put_class(write, 2);
-        let head = format::Head { class: 2, ..state.heads[0].clone() };
-        state.heads.push(head);
+        let head = format::Head { class: 2, ..state.said.heads[0].clone() };
+        state.said.heads.push(head);
     });
 }
 
@@ -427,11 +381,7 @@ fn what_a_newer_version_wrote_is_told_as_such() {
     refuses(&path, &options(), ErrorKind::UnsupportedFormat, &["its row version is 2", "newer version"]);
 
     let (_dir, path) = edited(|write, _| {
-        let mut journal = write.open_table(format::JOURNAL).unwrap();
-        let mut frame = journal.get(&entry_key(5)).unwrap().unwrap().value().to_vec();
-        newer(&mut frame, format::JOURNAL_NUMBER, &entry_key(5));
-        journal.insert(&entry_key(5), &frame[..]).unwrap();
-        drop(journal);
+        rewrite_frame(write, entry_key(5), |frame| newer(frame, format::JOURNAL_NUMBER, &entry_key(5)));
         let mut rows = write.open_table(format::RESOURCE).unwrap();
         let key = b"tshop\0note\0n-5";
         let mut frame = rows.get(&key[..]).unwrap().unwrap().value().to_vec();
