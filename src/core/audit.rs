@@ -17,10 +17,9 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::effect::Note;
-use super::fingerprint::Fingerprint;
-use super::name::{Scope, ScopeDigest};
+use super::name::ScopeDigest;
 use super::outcome::ResourceRef;
-use super::record::{ClassId, Entry, KeptBody, Position};
+use super::record::{ClassId, Entry, KeptBody, Position, Told};
 
 /// One link: what the next entry stands on.
 pub(crate) type Link = [u8; 32];
@@ -41,26 +40,14 @@ pub(crate) struct Brought {
 }
 
 impl Brought {
-    pub fn new(
-        scope: &Scope,
-        fingerprint: &Fingerprint,
-        resource: Option<&ResourceRef>,
-        actor: &str,
-        meta: &[(String, Bytes)],
-        body: &KeptBody,
-    ) -> Self {
-        Self { detail: detail(scope, fingerprint, resource, actor), outcome: outcome(meta, body) }
-    }
-
-    fn of(entry: &Entry) -> Self {
-        let Entry { scope, fingerprint, resource, actor, meta, body, .. } = entry;
-        Self::new(scope, fingerprint, resource.as_deref(), actor, meta, body)
+    pub fn of(told: &Told) -> Self {
+        Self { detail: detail(told), outcome: outcome(&told.meta, &told.body) }
     }
 }
 
 /// The link of an entry at `position`.
 pub(crate) fn link(before: &Link, position: Position, scope: ScopeDigest, entry: &Entry) -> Link {
-    link_of(before, position, scope, entry, &Brought::of(entry))
+    link_of(before, position, scope, entry, &Brought::of(&entry.told))
 }
 
 /// The same, of an entry whose digests are known.
@@ -100,20 +87,20 @@ fn content(brought: &Brought, notes: &[Note]) -> [u8; 32] {
 }
 
 /// What goes when the key window is over.
-fn detail(scope: &Scope, fingerprint: &Fingerprint, resource: Option<&ResourceRef>, actor: &str) -> [u8; 32] {
+fn detail(told: &Told) -> [u8; 32] {
     let mut out = Layout::default();
-    out.text(scope.tenant.as_str());
-    out.text(scope.operation.as_str());
-    out.text(scope.key.as_str());
-    fingerprint.layout(&mut out);
-    match resource {
+    out.text(told.scope.tenant.as_str());
+    out.text(told.scope.operation.as_str());
+    out.text(told.scope.key.as_str());
+    told.fingerprint.layout(&mut out);
+    match &told.resource {
         None => out.u8(0),
         Some(resource) => {
             out.u8(1);
             out.resource(resource);
         }
     }
-    out.text(actor);
+    out.text(&told.actor);
     out.finish()
 }
 

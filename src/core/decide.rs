@@ -25,9 +25,9 @@ use super::fingerprint::{Fingerprint, Match, Parts};
 use super::imprint::Imprint;
 use super::invariants;
 use super::name::{Scope, ScopeDigest};
-use super::outcome::{Outcome, ResourceRef};
+use super::outcome::ResourceRef;
 use super::policy::{AfterExpiry, Policy};
-use super::record::{Age, Entry, KeptBody, Position, Record, Transition};
+use super::record::{Age, Entry, Position, Record, Told, Transition};
 use super::reply::Reply;
 use super::row::{Row, RowKey};
 use super::time::Timestamp;
@@ -51,7 +51,7 @@ pub(crate) enum Command<'a> {
     /// What is known of the scope?
     Ask,
     /// A closure has run: may its outcome and effects be committed?
-    Finish { outcome: &'a Outcome, staged: &'a Staged, actor: &'a Arc<str> },
+    Finish { told: &'a Arc<Told>, staged: &'a Staged },
 }
 
 /// Everything a decision may look at: the newest entry of the scope and the rows of the command's footprint.
@@ -75,6 +75,8 @@ pub(crate) enum Answer {
     /// The scope is free: the closure may run.
     Run,
     Reply(Reply),
+    /// The command has run: its entry is among the changes.
+    Done,
     /// A precondition no longer holds: the closure has to run again, on fresh rows.
     Again {
         resource: ResourceRef,
@@ -118,8 +120,8 @@ pub(crate) fn decide(
     };
     match command {
         Command::Ask => answer(Answer::Run),
-        Command::Finish { outcome, staged, actor } => {
-            let decision = finish(view, asked, outcome, staged, actor, now, policy, generation);
+        Command::Finish { told, staged } => {
+            let decision = finish(view, asked, told, staged, now, generation);
             debug_assert!(invariants::record_and_effects_together(&decision.changes));
             debug_assert!(invariants::one_outcome_per_generation(
                 record,
@@ -192,20 +194,14 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
 }
 
 /// The arm of a closure that has run on a free scope.
-#[expect(clippy::too_many_arguments, reason = "the arm takes exactly what `decide` was given")]
 fn finish(
     view: &View<'_>,
     asked: &Asked,
-    outcome: &Outcome,
+    told: &Arc<Told>,
     staged: &Staged,
-    actor: &Arc<str>,
     now: Timestamp,
-    policy: &Policy,
     generation: u32,
 ) -> Decision {
-    if let Err(fault) = outcome.check(policy.outcome_bytes_max, staged.changes_rows()) {
-        return answer(Answer::Fault(fault));
-    }
     for guard in &staged.guards {
         let version = view.rows.get(&guard.key).and_then(Option::as_ref).map(|row| row.version);
         if version != guard.version {
@@ -216,27 +212,11 @@ fn finish(
         Ok(applied) => applied,
         Err(stopped) => return answer(stopped),
     };
-    let entry = Entry {
-        transition: if asked.is_protected { Transition::Executed } else { Transition::Unprotected },
-        at: now,
-        generation,
-        scope: asked.scope.clone(),
-        fingerprint: Arc::clone(&asked.fingerprint),
-        failed: outcome.failed,
-        code: outcome.code,
-        meta: outcome.meta.clone(),
-        resource: outcome.resource.clone(),
-        body: KeptBody::of(outcome),
-        notes,
-        actor: Arc::clone(actor),
-    };
-    let record = Record { position: view.position, windows: policy.windows(), entry };
-    let mut finished = record.finished(now);
-    // The first caller has what it just made, kept or not.
-    finished.body = super::outcome::Body::Present(outcome.body.clone());
+    let transition = if asked.is_protected { Transition::Executed } else { Transition::Unprotected };
+    let entry = Entry { transition, at: now, generation, told: Arc::clone(told), notes };
     Decision {
-        answer: Answer::Reply(Reply::Done(finished)),
-        changes: Changes { entry: Some(record.entry), rows: rows.into_iter().collect() },
+        answer: Answer::Done,
+        changes: Changes { entry: Some(entry), rows: rows.into_iter().collect() },
         notices: Notices { stale },
     }
 }

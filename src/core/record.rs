@@ -1,6 +1,7 @@
 //! What is kept of a finished command. Owns the entry and its times; must not know the bytes it is written
 //! as.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,12 +35,19 @@ pub(crate) enum Transition {
     Unprotected = 2,
 }
 
-/// One entry of the journal.
+/// One entry of the journal: what the command brought along, and what was decided of it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub transition: Transition,
     pub at: Timestamp,
     pub generation: u32,
+    pub told: Arc<Told>,
+    pub notes: Vec<Note>,
+}
+
+/// What a command brings along: known, and encoded, before its turn comes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Told {
     pub scope: Scope,
     pub fingerprint: Arc<Fingerprint>,
     pub failed: bool,
@@ -47,9 +55,16 @@ pub(crate) struct Entry {
     pub meta: Vec<(String, Bytes)>,
     pub resource: Option<Arc<ResourceRef>>,
     pub body: KeptBody,
-    pub notes: Vec<Note>,
     /// The label of the store that wrote it.
     pub actor: Arc<str>,
+}
+
+impl Deref for Entry {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.told
+    }
 }
 
 /// A body as the entry holds it.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::{Fault, Unreadable};
-use super::stored::{Directory, Image, LateRow, Listed, State, StoredEntry, Tail};
+use super::stored::{Directory, Image, LateRow, Listed, State, StoredEntry, Tail, encode_entry};
 use super::tables::{JournalKey, position_key, position_of};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Entry, Position};
@@ -229,8 +229,14 @@ pub(crate) fn read_all(key: &[u8; 10], value: &[u8]) -> Result<(usize, usize, Re
 }
 
 /// Appends the frame of an entry.
-pub(super) fn seal_entry(out: &mut Vec<u8>, position: Position, entry: &Entry) -> Result<(), Fault> {
-    envelope::seal_into(out, Table::Journal, &position_key(position), Kind::Entry, &StoredEntry::from(entry))
+pub(super) fn seal_entry(
+    out: &mut Vec<u8>,
+    position: Position,
+    entry: &Entry,
+    told: &[u8],
+) -> Result<(), Fault> {
+    let put_body = |out: &mut Vec<u8>| encode_entry(entry, told, out);
+    envelope::frame_into(out, Table::Journal, &position_key(position), Kind::Entry, put_body)
         .map_err(Fault::Refused)
 }
 

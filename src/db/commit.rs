@@ -79,9 +79,10 @@ impl Batch {
         position: Position,
         scope: Option<ScopeDigest>,
         entry: &Entry,
+        told: &[u8],
     ) -> Result<(), Fault> {
         let start = self.frames.len();
-        block::seal_entry(&mut self.frames, position, entry)?;
+        block::seal_entry(&mut self.frames, position, entry, told)?;
         let framed = start..self.frames.len();
         self.entries.push(NewEntry { position, scope, framed, rows: Vec::new() });
         Ok(())

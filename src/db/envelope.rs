@@ -66,7 +66,8 @@ pub(crate) fn frame(table: Table, key: &[u8], kind: Kind, body: &[u8]) -> Result
     Ok(framed)
 }
 
-fn frame_into(
+/// Appends a frame around the body that `put_body` appends.
+pub(crate) fn frame_into(
     out: &mut Vec<u8>,
     table: Table,
     key: &[u8],

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::codec;
 use super::fault::Unreadable;
 use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::Fingerprint;
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, Text};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
 use crate::core::time::Timestamp;
 
@@ -159,6 +160,13 @@ pub(crate) struct StoredEntry<'e> {
     transition: u8,
     at: Timestamp,
     generation: u32,
+    told: StoredTold<'e>,
+    notes: Vec<StoredNote>,
+}
+
+/// The fields of an entry that are known before its turn; they stand among its own.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredTold<'e> {
     tenant: Cow<'e, str>,
     operation: Cow<'e, str>,
     key: Cow<'e, str>,
@@ -169,7 +177,6 @@ pub(crate) struct StoredEntry<'e> {
     resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
     actor: Cow<'e, str>,
-    notes: Vec<StoredNote>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -191,29 +198,52 @@ impl<'e> From<&'e Entry> for StoredEntry<'e> {
             transition: entry.transition as u8,
             at: entry.at,
             generation: entry.generation,
-            tenant: entry.scope.tenant.as_str().into(),
-            operation: entry.scope.operation.as_str().into(),
-            key: entry.scope.key.as_str().into(),
-            fingerprint: Cow::Borrowed(&entry.fingerprint),
-            failed: entry.failed,
-            code: entry.code,
-            meta: entry.meta.as_slice().into(),
-            resource: entry.resource.as_deref().map(Cow::Borrowed),
-            body: match &entry.body {
+            told: StoredTold::from(&*entry.told),
+            notes: stored_notes(&entry.notes),
+        }
+    }
+}
+
+impl<'e> From<&'e Told> for StoredTold<'e> {
+    fn from(told: &'e Told) -> Self {
+        Self {
+            tenant: told.scope.tenant.as_str().into(),
+            operation: told.scope.operation.as_str().into(),
+            key: told.scope.key.as_str().into(),
+            fingerprint: Cow::Borrowed(&told.fingerprint),
+            failed: told.failed,
+            code: told.code,
+            meta: told.meta.as_slice().into(),
+            resource: told.resource.as_deref().map(Cow::Borrowed),
+            body: match &told.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
             },
-            notes: entry.notes.iter().map(StoredNote::from).collect(),
-            actor: (&*entry.actor).into(),
+            actor: (&*told.actor).into(),
         }
     }
+}
+
+/// What `told` is in the body of an entry.
+pub(crate) fn encode_told(told: &Told) -> Result<Vec<u8>, String> {
+    codec::encode(&StoredTold::from(told))
+}
+
+/// The body of an entry, put together from fields that are encoded already and those that are not.
+pub(crate) fn encode_entry(entry: &Entry, told: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    codec::encode_into(&(entry.transition as u8, entry.at, entry.generation), out)?;
+    out.extend_from_slice(told);
+    codec::encode_into(&stored_notes(&entry.notes), out)
+}
+
+fn stored_notes(notes: &[Note]) -> Vec<StoredNote> {
+    notes.iter().map(StoredNote::from).collect()
 }
 
 impl TryFrom<StoredEntry<'_>> for Entry {
     type Error = Unreadable;
 
     fn try_from(stored: StoredEntry<'_>) -> Result<Self, Unreadable> {
-        stored.fingerprint.check()?;
         Ok(Self {
             transition: match stored.transition {
                 1 => Transition::Executed,
@@ -222,6 +252,18 @@ impl TryFrom<StoredEntry<'_>> for Entry {
             },
             at: stored.at,
             generation: stored.generation,
+            told: Arc::new(Told::try_from(stored.told)?),
+            notes: stored.notes.into_iter().map(Note::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl TryFrom<StoredTold<'_>> for Told {
+    type Error = Unreadable;
+
+    fn try_from(stored: StoredTold<'_>) -> Result<Self, Unreadable> {
+        stored.fingerprint.check()?;
+        Ok(Self {
             scope: Scope {
                 tenant: Tenant(text(&stored.tenant)),
                 operation: Operation(text(&stored.operation)),
@@ -236,7 +278,6 @@ impl TryFrom<StoredEntry<'_>> for Entry {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
             },
-            notes: stored.notes.into_iter().map(Note::try_from).collect::<Result<_, _>>()?,
             actor: stored.actor.into(),
         })
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::clock::Deadline;
 use super::counters::count;
 use super::inside::Inside;
@@ -13,8 +15,9 @@ use super::writer::{Draft, Verdict};
 use super::{Engine, FULL_RETRY, told};
 use crate::core::decide::Asked;
 use crate::core::error::{BoxError, Error, ErrorKind};
-use crate::core::outcome::Outcome;
+use crate::core::outcome::{Body, Outcome};
 use crate::core::policy::Policy;
+use crate::core::record::Record;
 use crate::core::reply::{RETRY_SOON, Refused, Reply};
 
 /// A closure of user code. It may be called again.
@@ -111,8 +114,8 @@ impl Engine {
         for attempt in 0..=self.settings.rerun_max {
             let mut staging = Staging::new(self, &asked.scope.tenant, &mut ids, None);
             let outcome = self.call(run, &mut staging).map_err(|error| self.aborted(error))?;
-            let staged = staging.into_left().staged;
-            let draft = Draft::new(asked, *policy, outcome, staged, &self.settings.owner);
+            let (staged, body) = (staging.into_left().staged, outcome.body.clone());
+            let draft = Draft::new(asked, policy, outcome, staged, &self.settings.owner)?;
             let size = draft.size();
             let verdict = match self.queue.submit(vec![draft], size, attempt, deadline, self) {
                 Err(_) => return Ok(self.full(RETRY_SOON)),
@@ -123,6 +126,7 @@ impl Engine {
                 Ok(Ok(verdicts)) => verdicts.into_iter().next(),
             };
             match verdict {
+                Some(Verdict::Done(record)) => return Ok(self.done(guard, asked, record, body)),
                 Some(Verdict::Reply { reply, record }) => {
                     if let (Some(guard), Some(record)) = (guard, record) {
                         guard.leave(End::Finished(record));
@@ -145,6 +149,30 @@ impl Engine {
         let reply = lost.unwrap_or_else(|| self.full(RETRY_SOON));
         self.tally(&reply);
         Ok(reply)
+    }
+
+    /// What the caller of a command that has run is told, once its record can be replayed.
+    pub(super) fn done(
+        &self,
+        guard: Option<PlaceGuard<'_>>,
+        asked: &Asked,
+        record: Arc<Record>,
+        body: Bytes,
+    ) -> Reply {
+        // Each caller publishes its own: the writer has no time for it, and until the place is left nobody
+        // else writes a record of the scope.
+        if record.is_outcome() {
+            self.index.publish(asked.digest, &record);
+        }
+        let mut finished = record.finished(record.entry.at);
+        // The first caller has what it just made, kept or not.
+        finished.body = Body::Present(body);
+        if let Some(guard) = guard {
+            guard.leave(End::Finished(record));
+        }
+        let reply = Reply::Done(finished);
+        self.settled(asked, &reply);
+        reply
     }
 
     /// Calls user code, where a call of this store is refused. A panic goes on to the caller; nothing is

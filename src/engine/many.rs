@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::Engine;
 use super::clock::Deadline;
 use super::counters::count;
@@ -37,11 +39,18 @@ type Answer = Result<Reply, Error>;
 
 /// A command whose closure has run and waits for the round's commit.
 struct Ready<'p> {
+    draft: Draft,
+    waiting: Waiting<'p>,
+}
+
+/// What is needed of it once its draft is with the writer.
+struct Waiting<'p> {
     number: usize,
     guard: Option<PlaceGuard<'p>>,
-    draft: Draft,
+    asked: Arc<Asked>,
     /// It was told what the commands before it should do, and they may have done otherwise.
     ran_ahead: bool,
+    body: Bytes,
 }
 
 /// What became of a command that was to join a round.
@@ -171,45 +180,51 @@ impl<'e> Call<'e> {
             Ok(outcome) => outcome,
             Err(error) => return Joined::Answered(Err(self.engine.aborted(error))),
         };
-        round.scopes.insert(asked.digest);
+        // Should it turn out that its outcome cannot be written, those behind it are told too much, and the
+        // writer sends them round again.
         round.ahead.follow(&left);
-        Joined::Ready(Ready {
-            number,
-            guard,
-            ran_ahead: left.seen == Seen::Counters,
-            draft: Draft::new(asked, policy, outcome, left.staged, &self.engine.settings.owner),
-        })
+        let ran_ahead = left.seen == Seen::Counters;
+        let body = outcome.body.clone();
+        let draft = match Draft::new(asked, &policy, outcome, left.staged, &self.engine.settings.owner) {
+            Ok(draft) => draft,
+            Err(_) if ran_ahead => return Joined::Later,
+            Err(error) => return Joined::Answered(Err(error)),
+        };
+        round.scopes.insert(asked.digest);
+        let waiting = Waiting { number, guard, asked: Arc::clone(asked), ran_ahead, body };
+        Joined::Ready(Ready { waiting, draft })
     }
 
     /// Commits a round; returns the numbers of those that have to run again, in order.
     fn commit(&mut self, ready: Vec<Ready<'e>>) -> Vec<usize> {
-        let (drafts, waiting): (Vec<Draft>, Vec<_>) = ready
-            .into_iter()
-            .map(|ready| (ready.draft, (ready.number, ready.guard, ready.ran_ahead)))
-            .unzip();
-        let asked: Vec<Arc<Asked>> = drafts.iter().map(|draft| Arc::clone(&draft.asked)).collect();
-        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|(number, ..)| *number)));
+        let (drafts, waiting): (Vec<Draft>, Vec<Waiting<'e>>) =
+            ready.into_iter().map(|ready| (ready.draft, ready.waiting)).unzip();
+        let deadline = Deadline::after(self.round_wait(waiting.iter().map(|waiting| waiting.number)));
         let size = drafts.iter().map(Draft::size).fold(Size::default(), Size::and);
-        let lost = waiting.iter().map(|(number, ..)| self.lost[*number]).max().unwrap_or_default();
+        let lost = waiting.iter().map(|waiting| self.lost[waiting.number]).max().unwrap_or_default();
         let verdicts = match self.engine.queue.submit(drafts, size, lost, deadline, self.engine) {
             Ok(Ok(verdicts)) => verdicts,
             Ok(Err(error)) => {
-                for (number, guard, _) in waiting {
+                for Waiting { number, guard, .. } in waiting {
                     leave_failed(guard, &error);
                     self.answers[number] = Some(Err(error.share()));
                 }
                 return Vec::new();
             }
             Err(_) => {
-                for (number, ..) in waiting {
+                for Waiting { number, .. } in waiting {
                     self.answers[number] = Some(Ok(self.engine.full(RETRY_SOON)));
                 }
                 return Vec::new();
             }
         };
         let mut again = Vec::new();
-        for (((number, guard, ran_ahead), verdict), asked) in waiting.into_iter().zip(verdicts).zip(asked) {
+        for (waiting, verdict) in waiting.into_iter().zip(verdicts) {
+            let Waiting { number, guard, asked, ran_ahead, body } = waiting;
             match verdict {
+                Verdict::Done(record) => {
+                    self.answers[number] = Some(Ok(self.engine.done(guard, &asked, record, body)));
+                }
                 Verdict::Reply { reply, record } => {
                     if let (Some(guard), Some(record)) = (guard, record) {
                         guard.leave(End::Finished(record));

@@ -98,7 +98,7 @@ impl Engine {
     }
 
     fn desk(&self) -> Desk<'_> {
-        Desk { clock: &self.clock, counters: &self.counters, index: &self.index, owner: &self.settings.owner }
+        Desk { clock: &self.clock, counters: &self.counters }
     }
 
     /// Believes the wall clock from now on, if it is suspect.

@@ -110,7 +110,7 @@ impl Engine {
                 Ok(Some(reply))
             }
             Answer::Fault(fault) => Err(fault),
-            Answer::Run | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
+            Answer::Run | Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
         }
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
 use super::queue::Size;
-use super::replay_index::ReplayIndex;
 use crate::core::audit::{self, Brought};
 use crate::core::decide::{Answer, Asked, Command, Decision, View, decide};
 use crate::core::effect::Staged;
@@ -18,7 +17,7 @@ use crate::core::invariants;
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Record};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Record, Told};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
@@ -26,40 +25,57 @@ use crate::db::commit::{Batch, Failed};
 use crate::db::database::Db;
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
-use crate::db::stored::{Head, State};
+use crate::db::stored::{Head, State, encode_told};
 
-/// A command whose closure has run.
+/// A command whose closure has run, with all that can be worked out before it has its number.
 pub(crate) struct Draft {
-    pub asked: Arc<Asked>,
-    pub policy: Policy,
-    pub outcome: Outcome,
-    pub staged: Staged,
+    asked: Arc<Asked>,
+    policy: Policy,
+    staged: Staged,
+    told: Arc<Told>,
+    /// What `told` is in the file.
+    encoded: Vec<u8>,
     brought: Brought,
 }
 
 impl Draft {
-    /// Made on the caller's thread, with all that can be worked out before the command has its number.
-    pub fn new(asked: &Arc<Asked>, policy: Policy, outcome: Outcome, staged: Staged, actor: &str) -> Self {
-        let brought = Brought::new(
-            &asked.scope,
-            &asked.fingerprint,
-            outcome.resource.as_deref(),
-            actor,
-            &outcome.meta,
-            &KeptBody::of(&outcome),
-        );
-        Self { asked: Arc::clone(asked), policy, outcome, staged, brought }
+    /// Made on the caller's thread, so that the writer, who is alone, has less to do.
+    pub fn new(
+        asked: &Arc<Asked>,
+        policy: &Policy,
+        outcome: Outcome,
+        staged: Staged,
+        actor: &Arc<str>,
+    ) -> Result<Self, Error> {
+        outcome.check(policy.outcome_bytes_max, staged.changes_rows())?;
+        let body = KeptBody::of(&outcome);
+        let Outcome { failed, code, meta, resource, .. } = outcome;
+        let told = Told {
+            scope: asked.scope.clone(),
+            fingerprint: Arc::clone(&asked.fingerprint),
+            failed,
+            code,
+            meta,
+            resource,
+            body,
+            actor: Arc::clone(actor),
+        };
+        let encoded = encode_told(&told).map_err(|fault| Error::new(ErrorKind::LimitExceeded, fault))?;
+        let brought = Brought::of(&told);
+        Ok(Self { asked: Arc::clone(asked), policy: *policy, staged, told: Arc::new(told), encoded, brought })
     }
 
     /// What it takes of a batch.
     pub fn size(&self) -> Size {
-        Size { commands: 1, bytes: self.outcome.bytes_kept() + self.staged.bytes() }
+        Size { commands: 1, bytes: self.encoded.len() + self.staged.bytes() }
     }
 }
 
 /// What became of one draft.
 pub(crate) enum Verdict {
-    /// It is answered; `record` is what is now known of its scope, if anything.
+    /// It has run, and this is its record, durable.
+    Done(Arc<Record>),
+    /// It is answered otherwise; `record` is what is now known of its scope, if anything.
     Reply {
         reply: Reply,
         record: Option<Arc<Record>>,
@@ -76,22 +92,26 @@ pub(crate) enum Verdict {
 pub(crate) struct Desk<'e> {
     pub clock: &'e EngineClock,
     pub counters: &'e Counters,
-    pub index: &'e ReplayIndex,
-    pub owner: &'e Arc<str>,
 }
 
 /// Rows and records as the commands of this batch leave them; what is in neither is absent in the file, too.
 /// Rows that they leave alone are outlines.
 #[derive(Default)]
-struct Page {
+struct Page<'d> {
     records: BTreeMap<ScopeDigest, Arc<Record>>,
     rows: BTreeMap<RowKey, Option<Row>>,
     /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
     changed: BTreeMap<RowKey, Changed>,
     /// Classes that commands of this batch use, new and known.
     classes: BTreeMap<ClassId, Windows>,
-    accepted: Vec<(ScopeDigest, Arc<Record>, Brought)>,
+    accepted: Vec<Accepted<'d>>,
     stale: u64,
+}
+
+/// A command that has run, and its entry.
+struct Accepted<'d> {
+    draft: &'d Draft,
+    record: Arc<Record>,
 }
 
 /// The time of a batch, one for all its commands.
@@ -125,7 +145,7 @@ pub(crate) fn write(
     let mut page = Page::default();
     let mut verdicts = Vec::with_capacity(drafts.len());
     for draft in drafts {
-        verdicts.push(one(db, &mut page, &mut next, draft, moment, desk)?);
+        verdicts.push(one(db, &mut page, &mut next, draft, moment)?);
     }
     if page.accepted.is_empty() {
         return Ok(verdicts);
@@ -136,20 +156,16 @@ pub(crate) fn write(
     count(&desk.counters.commits);
     count_many(&desk.counters.committed, page.accepted.len() as u64);
     count_many(&desk.counters.stale_events, page.stale);
-    for (scope, record, _) in page.accepted.iter().filter(|(_, record, _)| record.is_outcome()) {
-        desk.index.publish(*scope, record);
-    }
     Ok(verdicts)
 }
 
 /// Decides one command. Damage in the rows of one harms no other; a disk that fails fails all.
-fn one(
+fn one<'d>(
     db: &Db,
-    page: &mut Page,
+    page: &mut Page<'d>,
     next: &mut State,
-    draft: &Draft,
+    draft: &'d Draft,
     moment: Moment,
-    desk: &Desk<'_>,
 ) -> Result<Verdict, Fault> {
     if let Err(fault) = load(db, page, draft) {
         return match fault {
@@ -170,7 +186,7 @@ fn one(
         clock_settled: moment.settled,
     };
     let position = view.position;
-    let command = Command::Finish { outcome: &draft.outcome, staged: &draft.staged, actor: desk.owner };
+    let command = Command::Finish { told: &draft.told, staged: &draft.staged };
     let Decision { answer, changes, notices } =
         decide(&view, &draft.asked, &command, moment.now, &draft.policy);
     page.stale += u64::from(notices.stale);
@@ -178,24 +194,23 @@ fn one(
         let was_there = page.rows.insert(key.clone(), row).flatten().is_some();
         page.changed.entry(key).or_insert(Changed { was_there, by: 0 }).by = position.seq;
     }
-    let record = match changes.entry {
-        Some(entry) => Some(accept(page, next, draft, position, entry)),
-        None => known,
-    };
+    if let Some(entry) = changes.entry {
+        return Ok(Verdict::Done(accept(page, next, draft, position, entry)));
+    }
     Ok(match answer {
-        Answer::Reply(reply) => Verdict::Reply { reply, record },
+        Answer::Reply(reply) => Verdict::Reply { reply, record: known },
         Answer::Again { resource, version } => Verdict::Again { resource, version },
         Answer::Duplicate { held, made } => {
             let made_by = maker(db, page, &draft.asked.scope.tenant, made)?;
             Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
         }
         Answer::Fault(fault) => Verdict::Fault(fault),
-        Answer::Run => unreachable!("`Finish` is never answered with `Run`"),
+        Answer::Run | Answer::Done => unreachable!("what has run has an entry, and nothing runs here"),
     })
 }
 
 /// Brings the rows of the command's footprint onto the page.
-fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
+fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
     if draft.asked.is_protected
         && !page.records.contains_key(&draft.asked.digest)
         && let Some(record) = db.record(draft.asked.digest)?
@@ -214,7 +229,7 @@ fn load(db: &Db, page: &mut Page, draft: &Draft) -> Result<(), Fault> {
 }
 
 /// The class of these windows: in the file, in this batch, or new.
-fn class_of(db: &Db, page: &Page, windows: Windows) -> Option<ClassId> {
+fn class_of(db: &Db, page: &Page<'_>, windows: Windows) -> Option<ClassId> {
     if let Some((class, _)) = page.classes.iter().find(|(_, known)| **known == windows) {
         return Some(*class);
     }
@@ -229,7 +244,13 @@ fn class_of(db: &Db, page: &Page, windows: Windows) -> Option<ClassId> {
     (usize::from(new) <= CLASSES_MAX).then_some(ClassId(new))
 }
 
-fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, entry: Entry) -> Arc<Record> {
+fn accept<'d>(
+    page: &mut Page<'d>,
+    next: &mut State,
+    draft: &'d Draft,
+    position: Position,
+    entry: Entry,
+) -> Arc<Record> {
     let windows = draft.policy.windows();
     let record = Arc::new(Record { position, windows, entry });
     next.last_seq = position.seq;
@@ -237,17 +258,17 @@ fn accept(page: &mut Page, next: &mut State, draft: &Draft, position: Position, 
     if draft.asked.is_protected {
         page.records.insert(draft.asked.digest, Arc::clone(&record));
     }
-    page.accepted.push((draft.asked.digest, Arc::clone(&record), draft.brought));
+    page.accepted.push(Accepted { draft, record: Arc::clone(&record) });
     record
 }
 
 /// Who made a row, if that may be told to this tenant.
-fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
-    let of_batch = page.accepted.iter().find(|(_, record, _)| record.position == made);
+fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
+    let of_batch = page.accepted.iter().find(|accepted| accepted.record.position == made);
     let record = match of_batch {
-        Some((_, record, _)) => Some(record.entry.scope.clone()),
+        Some(accepted) => Some(accepted.record.entry.scope.clone()),
         None => match db.entry(made) {
-            Ok(record) => record.map(|record| record.entry.scope),
+            Ok(record) => record.map(|record| record.entry.scope.clone()),
             // Who made it is told where it can be; that it is taken is sure.
             Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
             Err(fault) => return Err(fault),
@@ -257,7 +278,7 @@ fn maker(db: &Db, page: &Page, tenant: &Tenant, made: Position) -> Result<Option
 }
 
 /// Encodes everything that was decided.
-fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<Batch, Fault> {
+fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment) -> Result<Batch, Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, moment.now));
     let mut batch = Batch::with_capacity(page.accepted.len(), page.accepted.len() * ENTRY_BYTES_USUAL);
     for (&class, &windows) in &page.classes {
@@ -265,13 +286,12 @@ fn apply(db: &Db, page: &Page, next: &mut State, moment: Moment) -> Result<Batch
             batch.add_class(class, windows);
         }
     }
-    for (scope, record, brought) in &page.accepted {
-        let outcome_of = record.is_outcome().then_some(*scope);
-        batch.put_entry(record.position, outcome_of, &record.entry)?;
-        if outcome_of.is_some() {
-            next.records += u64::from(record.entry.generation == 1);
-        }
-        next.set_head(grown(db, next, *scope, record, brought));
+    for Accepted { draft, record } in &page.accepted {
+        let scope = draft.asked.digest;
+        let outcome_of = record.is_outcome().then_some(scope);
+        batch.put_entry(record.position, outcome_of, &record.entry, &draft.encoded)?;
+        next.records += u64::from(record.is_outcome() && record.entry.generation == 1);
+        next.set_head(grown(db, next, scope, record, &draft.brought));
         next.executed += 1;
     }
     for (key, changed) in &page.changed {

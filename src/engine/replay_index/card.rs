@@ -28,7 +28,7 @@ use crate::core::name::{Key, Operation, Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Body, Digest, Finished};
 use crate::core::policy::Windows;
 use crate::core::receipt::Receipt;
-use crate::core::record::{Age, ClassId, Entry, KeptBody, Position, Record, Transition};
+use crate::core::record::{Age, ClassId, Entry, KeptBody, Position, Record, Told, Transition};
 use crate::core::time::Timestamp;
 use crate::db::codec;
 
@@ -166,10 +166,7 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
     let rest: Rest<'_> = codec::decode(left.take(lengths.record_rest)?).ok()?;
 
     let (receipt, kept) = receipt(words[SAID], words[AT], words[BODY_UNTIL], words[KEY_UNTIL]);
-    let entry = Entry {
-        transition: Transition::Executed,
-        at: receipt.at,
-        generation: receipt.generation,
+    let told = Told {
         scope,
         fingerprint: Arc::new(rest.fingerprint.into_owned()),
         failed: receipt.failed,
@@ -177,8 +174,14 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
         meta: answer::metadata(answer_rest).map(|(name, value)| (name.to_owned(), copied(value))).collect(),
         resource: answer::resource(answer_rest).map(Arc::new),
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
-        notes: Vec::new(),
         actor: Arc::from(""),
+    };
+    let entry = Entry {
+        transition: Transition::Executed,
+        at: receipt.at,
+        generation: receipt.generation,
+        told: Arc::new(told),
+        notes: Vec::new(),
     };
     let position = Position { class: ClassId(rest.class), seq: rest.seq };
     Some(Record { position, windows: rest.windows, entry })
