@@ -59,6 +59,15 @@ pub(crate) struct Told {
     pub actor: Arc<str>,
 }
 
+impl Told {
+    pub fn new(scope: &Scope, fingerprint: &Arc<Fingerprint>, outcome: Outcome, actor: &Arc<str>) -> Self {
+        let body = KeptBody::of(&outcome);
+        let Outcome { failed, code, meta, resource, .. } = outcome;
+        let (scope, fingerprint, actor) = (scope.clone(), Arc::clone(fingerprint), Arc::clone(actor));
+        Self { scope, fingerprint, failed, code, meta, resource, body, actor }
+    }
+}
+
 impl Deref for Entry {
     type Target = Told;
 

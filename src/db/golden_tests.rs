@@ -1,6 +1,8 @@
 //! The format, pinned: every kind of stored body with its exact bytes, the refusal of all that is near them,
 //! and another codec that reads them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde::Serialize;
@@ -19,7 +21,7 @@ use crate::core::fingerprint::{Compare, Fingerprint, Match, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, hex};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
 use crate::core::time::Timestamp;
 
@@ -149,6 +151,17 @@ fn full_entry() -> Entry {
         transition: Transition::Executed,
         at: Timestamp(1_796_040_000_000),
         generation: 2,
+        told: full_told().into(),
+        notes: vec![
+            Note { key: order, verb: Verb::Write, digest: Some(Digest::of(b"value")) },
+            Note { key: stock, verb: Verb::Keep, digest: None },
+            Note { key: cart, verb: Verb::Remove, digest: None },
+        ],
+    }
+}
+
+fn full_told() -> Told {
+    Told {
         scope: scope(),
         fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap().into(),
         failed: false,
@@ -156,11 +169,6 @@ fn full_entry() -> Entry {
         meta: vec![("location".to_owned(), Bytes::from_static(b"/orders/17"))],
         resource: Some(ResourceRef::new("order", "17", false).into()),
         body: KeptBody::Kept(Bytes::from_static(b"made")),
-        notes: vec![
-            Note { key: order, verb: Verb::Write, digest: Some(Digest::of(b"value")) },
-            Note { key: stock, verb: Verb::Keep, digest: None },
-            Note { key: cart, verb: Verb::Remove, digest: None },
-        ],
         actor: "edge-7".into(),
     }
 }
@@ -171,14 +179,17 @@ fn bare_entry() -> Entry {
     Entry {
         transition: Transition::Unprotected,
         generation: 1,
-        fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap().into(),
-        failed: true,
-        code: 0,
-        meta: Vec::new(),
-        resource: None,
-        body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
+        told: Arc::new(Told {
+            fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap().into(),
+            failed: true,
+            code: 0,
+            meta: Vec::new(),
+            resource: None,
+            body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
+            actor: "onecho".into(),
+            ..full_told()
+        }),
         notes: Vec::new(),
-        actor: "onecho".into(),
         ..full_entry()
     }
 }

@@ -13,11 +13,11 @@ use super::database::Db;
 use super::disk::Disk;
 use super::open::{Birth, How, open};
 use super::sim_disk::SimDisk;
-use super::stored::{Head, State};
+use super::stored::{Head, State, encode_told};
 use crate::core::fingerprint::{Compare, Fingerprint, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeDigest, ScopeMode, Tenant};
 use crate::core::policy::Windows;
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
 use crate::core::time::Timestamp;
 
@@ -78,14 +78,16 @@ fn entry(asked: &Asked) -> Entry {
         transition: if asked.1.is_some() { Transition::Executed } else { Transition::Unprotected },
         at: Timestamp(1),
         generation: 1,
-        scope: scope(asked.1.unwrap_or(SCOPES)),
-        fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap().into(),
-        failed: false,
-        code: 200,
-        meta: Vec::new(),
-        resource: None,
-        body: KeptBody::Kept(Bytes::from(vec![0; usize::from(asked.0) * 40])),
-        actor: "onecho".into(),
+        told: Arc::new(Told {
+            scope: scope(asked.1.unwrap_or(SCOPES)),
+            fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap().into(),
+            failed: false,
+            code: 200,
+            meta: Vec::new(),
+            resource: None,
+            body: KeptBody::Kept(Bytes::from(vec![0; usize::from(asked.0) * 40])),
+            actor: "onecho".into(),
+        }),
         notes: Vec::new(),
     }
 }
@@ -146,7 +148,8 @@ impl Bench {
             next.last_seq += 1;
             let position = Position { class: ClassId(asked.0), seq: next.last_seq };
             let digest = asked.1.map(|number| ScopeDigest::of(&scope(number), MODE));
-            batch.put_entry(position, digest, &entry(asked)).unwrap();
+            let entry = entry(asked);
+            batch.put_entry(position, digest, &entry, &encode_told(&entry.told).unwrap()).unwrap();
             if self.db().class_ids().iter().all(|class| *class != position.class) {
                 let window = u64::from(asked.0);
                 batch.add_class(position.class, Windows { body: window, key: window, tombstone: window });

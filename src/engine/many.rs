@@ -192,7 +192,7 @@ impl<'e> Call<'e> {
         };
         round.scopes.insert(asked.digest);
         let waiting = Waiting { number, guard, asked: Arc::clone(asked), ran_ahead, body };
-        Joined::Ready(Ready { waiting, draft })
+        Joined::Ready(Ready { draft, waiting })
     }
 
     /// Commits a round; returns the numbers of those that have to run again, in order.

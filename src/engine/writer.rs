@@ -17,7 +17,7 @@ use crate::core::invariants;
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Record, Told};
+use crate::core::record::{ClassId, Entry, Position, Record, Told};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::Timestamp;
@@ -48,18 +48,7 @@ impl Draft {
         actor: &Arc<str>,
     ) -> Result<Self, Error> {
         outcome.check(policy.outcome_bytes_max, staged.changes_rows())?;
-        let body = KeptBody::of(&outcome);
-        let Outcome { failed, code, meta, resource, .. } = outcome;
-        let told = Told {
-            scope: asked.scope.clone(),
-            fingerprint: Arc::clone(&asked.fingerprint),
-            failed,
-            code,
-            meta,
-            resource,
-            body,
-            actor: Arc::clone(actor),
-        };
+        let told = Told::new(&asked.scope, &asked.fingerprint, outcome, actor);
         let encoded = encode_told(&told).map_err(|fault| Error::new(ErrorKind::LimitExceeded, fault))?;
         let brought = Brought::of(&told);
         Ok(Self { asked: Arc::clone(asked), policy: *policy, staged, told: Arc::new(told), encoded, brought })

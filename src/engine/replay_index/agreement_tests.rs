@@ -17,7 +17,7 @@ use crate::core::fingerprint::{Compare, Fingerprint, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Body, Outcome, ResourceRef};
 use crate::core::policy::{AfterExpiry, Policy, Windows};
-use crate::core::record::{ClassId, Entry, KeptBody, Position, Transition};
+use crate::core::record::{ClassId, Entry, Position, Told, Transition};
 use crate::core::reply::Reply;
 
 const AT: u64 = 1_000;
@@ -120,15 +120,8 @@ fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -
         transition: Transition::Executed,
         at: Timestamp(AT),
         generation,
-        scope: asked.scope.clone(),
-        fingerprint: asked.fingerprint.clone(),
-        failed: outcome.failed,
-        code: outcome.code,
-        meta: outcome.meta.clone(),
-        resource: outcome.resource.clone(),
-        body: KeptBody::of(outcome),
+        told: Told::new(&asked.scope, &asked.fingerprint, outcome.clone(), &"onecho".into()).into(),
         notes: Vec::new(),
-        actor: "onecho".into(),
     };
     Record { position: Position { class: ClassId(3), seq: 77 }, windows, entry }
 }
@@ -141,7 +134,7 @@ fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> O
         Answer::Reply(reply) => Some(reply),
         Answer::Run => None,
         Answer::Fault(fault) => panic!("{fault}"),
-        Answer::Again { .. } | Answer::Duplicate { .. } => panic!("`Ask` is not answered so"),
+        Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => panic!("`Ask` is not answered so"),
     }
 }
 
