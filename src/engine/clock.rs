@@ -46,8 +46,10 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     start: Instant,
+    /// `start` on the clock that the recent one trails. The recent one itself may have been a tick behind
+    /// then: what counts from it would be ahead.
     #[cfg(target_os = "linux")]
-    start_coarse: Duration,
+    start_precise: Duration,
 }
 
 impl SystemClock {
@@ -56,15 +58,16 @@ impl SystemClock {
         Self {
             start: Instant::now(),
             #[cfg(target_os = "linux")]
-            start_coarse: coarse(ClockId::MonotonicCoarse),
+            start_precise: reading(ClockId::Monotonic),
         }
     }
 }
 
-/// The clock as of the last tick of the system: some 6 ns instead of 28, and up to 10 ms late.
+/// What a clock shows. A coarse one shows the last tick of the system: some 6 ns instead of 28, and up to 10 ms
+/// late.
 #[cfg(target_os = "linux")]
 #[inline]
-fn coarse(clock: ClockId) -> Duration {
+fn reading(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -83,7 +86,7 @@ impl Clock for SystemClock {
     #[inline]
     fn recent_monotonic(&self) -> Option<Duration> {
         #[cfg(target_os = "linux")]
-        return Some(coarse(ClockId::MonotonicCoarse).saturating_sub(self.start_coarse));
+        return Some(reading(ClockId::MonotonicCoarse).saturating_sub(self.start_precise));
         #[cfg(not(target_os = "linux"))]
         Some(self.start.elapsed())
     }
