@@ -13,7 +13,7 @@ use crate::core::name::{Scope, ScopeDigest};
 use crate::core::outcome::Body;
 use crate::core::policy::Policy;
 use crate::core::receipt::Receipt;
-use crate::core::record::{ClassId, Position, Record};
+use crate::core::record::{Age, ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
 use crate::db::database::Db;
@@ -70,6 +70,11 @@ impl Engine {
         // Another request, another policy, or a window that is over.
         let record = self.index.record(asked.digest)?;
         if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
+            return None;
+        }
+        // Callers publish what they ran, and a slow one may do so after its successor: the file knows what
+        // comes behind a record that is over.
+        if !matches!(record.age(self.clock.now()), Age::Whole | Age::Trimmed) {
             return None;
         }
         let reply = self.judged(&record, asked, policy).ok().flatten()?;

@@ -1,11 +1,16 @@
 //! That a hit takes no lock: it is answered while somebody else holds every lock on its way.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::core::name::{Key, Operation, Tenant};
+use crate::core::name::{Key, Operation, ScopeDigest, Tenant};
 use crate::core::outcome::Outcome;
+use crate::core::policy::{AfterExpiry, Policy};
+use crate::core::reply::Reply;
+use crate::core::time::Timestamp;
+use crate::engine::clock::Clock;
 use crate::options::Options;
 use crate::replay::ReplayBuffer;
 use crate::request::Request;
@@ -54,4 +59,66 @@ fn a_hit_is_answered_while_somebody_holds_every_lock() {
         drop(locks);
         answered.expect("it waits for nobody");
     });
+}
+
+/// A wall clock and a monotonic one, in milliseconds.
+#[derive(Clone, Default)]
+struct Hands(Arc<[AtomicU64; 2]>);
+
+impl Hands {
+    fn pass(&self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap();
+        for hand in self.0.iter() {
+            hand.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    fn jump(&self, by: Duration) {
+        self.0[0].fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0[0].load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0[1].load(Ordering::Relaxed))
+    }
+}
+
+/// A caller publishes what it ran, and one that is slow enough does so behind its successor. What is over says
+/// nothing then: a clock that settles makes the old record's window begin again, not the new one's.
+#[test]
+fn a_record_that_is_published_behind_its_successor_answers_nobody() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let hands = Hands::default();
+    let policy = Policy::new().body_window(60 * MINUTE).key_window(60 * MINUTE);
+    let options = Options::new()
+        .default_policy(policy.after_expiry(AfterExpiry::RunAsNew))
+        .clock(hands.clone())
+        .clock_jump_max(MINUTE)
+        .clock_settle(MINUTE);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open_or_create(directory.path().join("store"), options).unwrap();
+    let (engine, asked) = (store.engine(), request("k"));
+    let digest = ScopeDigest::of(asked.scope(), engine.settings().scope_mode);
+
+    let run = || store.execute(&asked, |_| Ok(Outcome::succeeded(201).body("made"))).unwrap();
+    assert!(matches!(run(), Reply::Done(_)));
+    let first = engine.read(|db| db.record(digest)).unwrap().unwrap();
+    hands.pass(60 * MINUTE);
+    assert!(matches!(run(), Reply::Done(_)));
+    engine.index.publish(digest, &first);
+    assert!(matches!(run(), Reply::Replay(finished) if finished.generation == 2));
+
+    engine.index.publish(digest, &first);
+    hands.jump(30 * MINUTE);
+    assert!(matches!(run(), Reply::Replay(_)), "the jump is not believed");
+    engine.index.publish(digest, &first);
+    hands.pass(MINUTE);
+    let reply = run();
+    assert!(matches!(&reply, Reply::Replay(finished) if finished.generation == 2), "{reply:?}");
+    assert!(store.peek(&asked).is_none_or(|reply| reply.is_replay()));
 }
