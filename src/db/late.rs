@@ -216,6 +216,12 @@ impl Late {
         (of(&self.arriving), of(&self.sweeping), self.sweep_to, self.last_seq)
     }
 
+    /// How much journal an open would read for it.
+    #[cfg(test)]
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal[0] + self.journal[1]
+    }
+
     /// The last number of the commits that it knows; a snapshot may know one more for a moment.
     pub fn last_seq(&self) -> u64 {
         self.last_seq
@@ -249,7 +255,13 @@ impl Late {
         let over = (self.bytes() + added.map_bytes()).saturating_sub(self.bytes_max);
         let is_journal_long =
             self.journal[0] + self.journal[1] > self.bytes_max.saturating_mul(JOURNAL_PER_BYTE) as u64;
-        if over > 0 || is_journal_long { over + step } else { 0 }
+        if is_journal_long {
+            // Large entries of few scopes lengthen it faster than the map grows: a lap's worth of the map goes
+            // with as much journal as may stand behind.
+            let due = usize::try_from(added.bytes).unwrap_or(usize::MAX) / JOURNAL_PER_BYTE;
+            return (over + step).saturating_add(due);
+        }
+        if over > 0 { over + step } else { 0 }
     }
 
     /// What the commit of a slice says of the sweep; `state` is as the commit before left it.

@@ -22,6 +22,8 @@ use crate::core::row::{Codec, Content, Row, RowKey};
 use crate::core::time::Timestamp;
 
 const CLASSES: u16 = 3;
+/// The highest number that a class may have.
+const CLASS_OF_LARGE: u16 = 64;
 const SCOPES: u8 = 24;
 const ROWS: u8 = 24;
 const MODE: ScopeMode = ScopeMode::PerOperation;
@@ -247,4 +249,20 @@ fn what_waits_is_merged_in_the_end() {
     assert_eq!(bench.db().late_bytes(), 0);
     assert_eq!(bench.state.indexed, u64::from(SCOPES));
     assert_eq!(bench.state.settled, bench.rows.len() as u64);
+}
+
+/// What an open has to read stays in proportion to the map, also where few scopes come with much journal.
+#[test]
+fn large_entries_of_no_scope_leave_no_long_journal() {
+    const LATE_BYTES: usize = 3_000;
+    let mut bench = Bench::new(LATE_BYTES);
+    for number in 0..60 {
+        bench.commit(&[(1, Some(number), vec![])]);
+    }
+    // The body of an entry grows with its class.
+    for _ in 0..200 {
+        bench.commit(&[(CLASS_OF_LARGE, None, vec![])]);
+        let journal = bench.db().late.read().journal_bytes();
+        assert!(journal < 3 * 6 * LATE_BYTES as u64, "{journal} bytes");
+    }
 }
