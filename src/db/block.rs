@@ -67,18 +67,23 @@ pub(super) fn cut(entries: Vec<NewEntry>, state: &State) -> Result<Vec<Vec<NewEn
         classes.entry(entry.position.class).or_default().push(entry);
     }
     let mut blocks = Vec::new();
-    for (_, mut rest) in classes {
-        while !rest.is_empty() {
-            let tail = rest.split_off(first_block(&rest, state_bytes));
-            blocks.push(std::mem::replace(&mut rest, tail));
+    for (_, entries) in classes {
+        // Summed once: a commit may have as many blocks as entries.
+        let mut bytes: usize = entries.iter().map(NewEntry::bytes).sum();
+        let mut rest = entries.into_iter();
+        while !rest.as_slice().is_empty() {
+            let count = first_block(rest.as_slice(), bytes, state_bytes);
+            let block: Vec<NewEntry> = rest.by_ref().take(count).collect();
+            bytes -= block.iter().map(NewEntry::bytes).sum::<usize>();
+            blocks.push(block);
         }
     }
     Ok(blocks)
 }
 
-/// How many of these entries the next block takes; at least one.
-fn first_block(entries: &[NewEntry], state_bytes: usize) -> usize {
-    let all: usize = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>() + state_bytes;
+/// How many of these entries, of so many bytes in all, the next block takes; at least one.
+fn first_block(entries: &[NewEntry], bytes: usize, state_bytes: usize) -> usize {
+    let all = OVERHEAD_BYTES + bytes + state_bytes;
     let pages = all.next_multiple_of(PAGE_BYTES).next_power_of_two();
     if all < PAGE_BYTES || (pages <= BLOCK_BYTES_MAX && all * 100 >= pages * FULL_PERCENT) {
         return entries.len();

@@ -253,9 +253,10 @@ fn accept<'d>(
 
 /// Who made a row, if that may be told to this tenant.
 fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Option<Scope>, Fault> {
-    let of_batch = page.accepted.iter().find(|accepted| accepted.record.position == made);
-    let record = match of_batch {
-        Some(accepted) => Some(accepted.record.entry.scope.clone()),
+    // In the order of their numbers: one batch may have many whose names are taken.
+    let of_batch = page.accepted.binary_search_by_key(&made.seq, |accepted| accepted.record.position.seq);
+    let record = match of_batch.ok().map(|at| &page.accepted[at].record) {
+        Some(record) => Some(record.entry.scope.clone()),
         None => match db.entry(made) {
             Ok(record) => record.map(|record| record.entry.scope.clone()),
             // Who made it is told where it can be; that it is taken is sure.
