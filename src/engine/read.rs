@@ -13,7 +13,7 @@ use crate::core::name::{Scope, ScopeDigest};
 use crate::core::outcome::Body;
 use crate::core::policy::Policy;
 use crate::core::receipt::Receipt;
-use crate::core::record::{Age, ClassId, Position, Record};
+use crate::core::record::{ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
 use crate::db::database::Db;
@@ -72,12 +72,15 @@ impl Engine {
         if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
             return None;
         }
-        // Callers publish what they ran, and a slow one may do so after its successor: the file knows what
-        // comes behind a record that is over.
-        if !matches!(record.age(self.clock.now()), Age::Whole | Age::Trimmed) {
+        let reply = self.decided(&record, asked, policy).ok().flatten()?;
+        // Callers publish what they ran, and a slow one may do so behind its successor. Whoever
+        // could have run behind this record could still, and it would not answer, unless a clock has settled
+        // since: that makes its window begin again. Then the file knows.
+        let is_held_back = self.clock.settled().is_some_and(|settled| settled > record.entry.at);
+        if is_held_back && matches!(reply, Reply::Expired { .. }) {
             return None;
         }
-        let reply = self.judged(&record, asked, policy).ok().flatten()?;
+        self.tally(&reply);
         count(&self.counters.replays_from_memory);
         Some(reply)
     }
@@ -94,13 +97,22 @@ impl Engine {
         }
     }
 
-    /// What a record answers to a request.
+    /// What a record answers to a request, counted.
     pub(super) fn judged(
         &self,
         record: &Record,
         asked: &Asked,
         policy: &Policy,
     ) -> Result<Option<Reply>, Error> {
+        let reply = self.decided(record, asked, policy)?;
+        if let Some(reply) = &reply {
+            self.tally(reply);
+        }
+        Ok(reply)
+    }
+
+    /// What a record answers to a request.
+    fn decided(&self, record: &Record, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
         // The clock may settle as it is read.
         let now = self.clock.now();
         let view = View {
@@ -110,10 +122,7 @@ impl Engine {
             clock_settled: self.clock.settled(),
         };
         match decide(&view, asked, &Command::Ask, now, policy).answer {
-            Answer::Reply(reply) => {
-                self.tally(&reply);
-                Ok(Some(reply))
-            }
+            Answer::Reply(reply) => Ok(Some(reply)),
             Answer::Fault(fault) => Err(fault),
             Answer::Run | Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
         }
