@@ -63,8 +63,8 @@ impl SystemClock {
     }
 }
 
-/// What a clock shows. A coarse one shows the last tick of the system: some 6 ns instead of 28, and up to 10 ms
-/// late.
+/// What a clock shows. A coarse one shows the last tick of the system: some 6 ns instead of 28, and up to
+/// 10 ms late.
 #[cfg(target_os = "linux")]
 #[inline]
 fn reading(clock: ClockId) -> Duration {
