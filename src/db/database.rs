@@ -134,10 +134,11 @@ impl Db {
         };
         // What waits first, the table after: see `late`.
         let late = self.late.read().rows_from(prefix, start, limit);
-        let stored = self.snapshot()?.rows_from(prefix, start, limit)?;
         // Where one of the two was cut short, nothing is known behind its last key.
-        let end = [late.last().map(|(key, _)| key), stored.last().map(|(key, _)| key)];
-        let cut = [late.len() == limit, stored.len() == limit];
+        let late_end = late.last().map(|(key, _)| key).filter(|_| late.len() == limit);
+        let (stored, is_cut) = self.snapshot()?.rows_from(prefix, start, late_end, limit)?;
+        let end = [late_end, stored.last().map(|(key, _)| key)];
+        let cut = [true, is_cut];
         let known = end.into_iter().zip(cut).filter_map(|(key, cut)| key.filter(|_| cut)).min().cloned();
         let mut rows: BTreeMap<RowKey, Option<Row>> =
             stored.into_iter().map(|(key, row)| (key, Some(row))).collect();
@@ -221,6 +222,9 @@ where
     Ok(index.get(&scope.0)?.map(|row| tables::position_of(row.value())))
 }
 
+/// A page of rows ends with the one that makes it so large.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// Class 0 is the store's own.
 const FIRST_CLASS: u16 = 1;
 
@@ -241,22 +245,30 @@ pub(crate) struct Snapshot<'d> {
 }
 
 impl Snapshot<'_> {
-    /// Up to `limit` merged rows whose keys begin with `prefix`, from `start` on, in key order.
+    /// Up to `limit` merged rows whose keys begin with `prefix`, from `start` to `end`, in key order, and
+    /// whether there are more: a page ends where it has grown large, too.
     fn rows_from(
         &self,
         prefix: &[u8],
         start: Bound<&RowKey>,
+        end: Option<&RowKey>,
         limit: usize,
-    ) -> Result<Vec<(RowKey, Row)>, Fault> {
+    ) -> Result<(Vec<(RowKey, Row)>, bool), Fault> {
         let start = start.map(RowKey::as_bytes);
         let mut page = Vec::new();
+        let mut bytes = 0;
         let mut last: Option<Vec<u8>> = None;
         for item in self.resource.range::<&[u8]>((start, Bound::Unbounded))? {
             let (key, stored) = item?;
             let key = key.value();
-            if !key.starts_with(prefix) || page.len() == limit {
+            // Behind `end` nothing is asked for: to read it for each page would take quadratic time.
+            if !key.starts_with(prefix) || end.is_some_and(|end| key > end.as_bytes()) {
                 break;
             }
+            if page.len() == limit || bytes >= PAGE_BYTES {
+                return Ok((page, true));
+            }
+            bytes += stored.value().len();
             ascending("resource", last.as_deref(), key)?;
             last = Some(key.to_vec());
             let row = read_row(key, stored.value())?;
@@ -264,7 +276,7 @@ impl Snapshot<'_> {
                 RowKey::parse(key).ok_or_else(|| Fault::damaged("table resource", "a key names no row"))?;
             page.push((key, row));
         }
-        Ok(page)
+        Ok((page, false))
     }
 
     /// What the newest commit said of itself.

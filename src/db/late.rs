@@ -17,6 +17,7 @@ use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::block::Block;
+use super::database::ascending;
 use super::fault::Fault;
 use super::stored::{Image, LateRow, State, Swept};
 use super::tables::{self, JournalKey};
@@ -114,11 +115,14 @@ impl Late {
             if let Some((key, value)) = next.take() {
                 let (block, bytes) = (Block::read(*key.value(), value.value())?, value.value().len() as u64);
                 entries += late.read_block(&block, bytes, &state.swept)?;
+                *next = run.next().transpose()?;
+                if let Some((following, _)) = next {
+                    ascending("journal", Some(key.value()), following.value())?;
+                }
             }
-            *next = run.next().transpose()?;
         }
-        // No number is left out. Where pages are not checked, a damaged tree may pass over some, and what an
-        // older entry says would count.
+        // No number is left out, and none comes twice in the place of another. Where pages are not checked, a
+        // damaged tree may pass over some, and what an older entry says would count.
         let expected = state.last_seq.saturating_sub(state.merged_to);
         if entries != expected {
             let what = format!("it has {entries} entries above number {}, not {expected}", state.merged_to);
@@ -256,8 +260,8 @@ impl Late {
         let is_journal_long =
             self.journal[0] + self.journal[1] > self.bytes_max.saturating_mul(JOURNAL_PER_BYTE) as u64;
         if is_journal_long {
-            // Large entries of few scopes lengthen it faster than the map grows: a lap's worth of the map goes
-            // with as much journal as may stand behind.
+            // Large entries of few scopes lengthen it faster than the map grows: a lap's worth of the map
+            // goes with as much journal as may stand behind.
             let due = usize::try_from(added.bytes).unwrap_or(usize::MAX) / JOURNAL_PER_BYTE;
             return (over + step).saturating_add(due);
         }

@@ -35,6 +35,8 @@ enum Change {
     /// Too large to wait.
     Large(u8),
     Remove(u8),
+    /// Too large for many of them to be read at once.
+    Huge(u8),
 }
 
 /// One entry: its class, its scope (none for a command without a key), the rows that it changes.
@@ -164,6 +166,7 @@ impl Bench {
                     Change::Small(number) => (number, Some(20)),
                     Change::Large(number) => (number, Some(4_000)),
                     Change::Remove(number) => (number, None),
+                    Change::Huge(number) => (number, Some(600 << 10)),
                 };
                 let row = len.map(|len| Row {
                     version: position.seq,
@@ -265,4 +268,26 @@ fn large_entries_of_no_scope_leave_no_long_journal() {
         let journal = bench.db().late.read().journal_bytes();
         assert!(journal < 3 * 6 * LATE_BYTES as u64, "{journal} bytes");
     }
+}
+
+/// A page of rows is bounded in bytes, and who goes on behind its last row misses none.
+#[test]
+fn a_page_of_huge_rows_ends_early() {
+    let mut bench = Bench::new(1 << 20);
+    for number in 0..9 {
+        bench.commit(&[(1, None, vec![Change::Huge(number), Change::Small(10 + number)])]);
+    }
+    let (mut after, mut seen) = (None, 0);
+    loop {
+        let page = bench.db().rows_after(b"tshop\0note\0", after.as_ref(), 1_000).unwrap();
+        let Some((last, _)) = page.last() else { break };
+        let huge = page
+            .iter()
+            .filter(|(_, row)| matches!(&row.content, Content::Value { bytes, .. } if bytes.len() > 1_000))
+            .count();
+        assert!(huge <= 2, "{huge} of 600 KiB at once");
+        seen += page.len();
+        after = Some(last.clone());
+    }
+    assert_eq!(seen, bench.rows.len());
 }

@@ -152,3 +152,36 @@ fn what_waits_keeps_to_its_memory() {
     assert!(store.stats().late_bytes > 0);
     clean(&store);
 }
+
+/// Rows that were removed and whose removal still waits are passed over without reading what comes behind
+/// them again for each page.
+#[test]
+fn a_scan_over_removed_rows_reads_the_others_once() {
+    const LARGE: u64 = 256;
+    let disk = SimDisk::seeded(1);
+    let store = disk.open(options(16 << 20).cache_bytes(256 << 10)).unwrap();
+    let large = " ".repeat(10_000);
+    for number in 0..LARGE {
+        done(store.execute(&request(&format!("large-{number}")), |fx| {
+            fx.put(&NOTES, &format!("z-{number:04}"), &large)?;
+            Ok(Outcome::succeeded(201))
+        }));
+    }
+    for number in 0..20_u64 {
+        done(store.execute(&request(&format!("gone-{number}")), |fx| {
+            for row in 0..200 {
+                fx.put(&NOTES, &format!("a-{number:04}-{row:04}"), &String::new())?;
+                fx.remove(&NOTES, &format!("a-{number:04}-{row:04}"))?;
+            }
+            Ok(Outcome::succeeded(200))
+        }));
+    }
+    let operations = |prefix: &str| {
+        let before = disk.operations();
+        assert_eq!(store.scan(&SHOP, &NOTES, prefix).count() as u64, LARGE);
+        disk.operations() - before
+    };
+    let (once, all) = (operations("z-"), operations(""));
+    assert!(once >= LARGE / 2, "the cache has them all: {once}");
+    assert!(all < 3 * once, "{all} operations instead of {once}");
+}
