@@ -33,10 +33,11 @@ pub struct Options(Settings);
 
 impl Options {
     /// The defaults, for a service. Memory is, at most: [`Options::cache_bytes`] (64 MiB),
-    /// [`Options::replay_bytes`] (16 MiB), [`Options::late_bytes`] (16 MiB), [`Options::filter_bytes`] (4 MiB),
-    /// what waits for the writer ([`Options::queue_bytes_max`], 64 MiB),
-    /// one batch of it ([`Options::batch_bytes_max`], 8 MiB, or one larger command) as it is written, and for
-    /// each closure that runs what it has read and staged (8 MiB each, and one value of at most 4 MiB).
+    /// [`Options::replay_bytes`] (16 MiB), [`Options::late_bytes`] (16 MiB), [`Options::filter_bytes`]
+    /// (4 MiB), what waits for the writer, as it was made and as it will stand in the file (each
+    /// [`Options::queue_bytes_max`], 64 MiB), one batch of it ([`Options::batch_bytes_max`], 8 MiB, or one
+    /// larger command) as it is written, and for each closure that runs what it has read and staged (8 MiB
+    /// each, and one value of at most 4 MiB).
     pub fn new() -> Self {
         Self(Settings {
             number: 0,
@@ -62,8 +63,8 @@ impl Options {
         })
     }
 
-    /// For a device: small batches, and of what [`Options::new`] lists 2 MiB, 512 KiB, 512 KiB, 256 KiB, 4 MiB
-    /// and 1 MiB. What the closures that run read and stage comes on top, as much as they read and stage.
+    /// For a device: small batches, and of what [`Options::new`] lists 2 MiB, 512 KiB, 512 KiB, 256 KiB, 4
+    /// MiB and 1 MiB. What the closures that run read and stage comes on top, as much as they read and stage.
     pub fn small_device() -> Self {
         Self::new()
             .cache_bytes(2 * MIB)

@@ -92,7 +92,17 @@ pub(crate) fn name_bytes(word: u64) -> [usize; 3] {
 
 /// Bytes into words, little end first, the last word filled up with zeros.
 fn put<'b>(words: &mut [u64], bytes: impl Iterator<Item = &'b u8>) {
-    for (at, byte) in bytes.enumerate() {
-        words[at / size_of::<u64>()] |= u64::from(*byte) << (at % size_of::<u64>() * 8);
+    let (mut words, mut word, mut bits) = (words.iter_mut(), 0, 0);
+    let mut end = |word| words.next().map_or((), |end| *end = word);
+    for byte in bytes {
+        word |= u64::from(*byte) << bits;
+        bits += u8::BITS;
+        if bits == u64::BITS {
+            end(word);
+            (word, bits) = (0, 0);
+        }
+    }
+    if bits > 0 {
+        end(word);
     }
 }

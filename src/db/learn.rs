@@ -1,4 +1,5 @@
-//! Fills the filter of an open file from its tables, in slices: what is merged meanwhile was in the filter before.
+//! Fills the filter of an open file from its tables, in slices: what is merged meanwhile was in the filter
+//! before.
 
 use std::ops::Bound;
 

@@ -162,7 +162,7 @@ impl Engine {
         // Each caller publishes its own: the writer has no time for it, and until the place is left nobody
         // else writes a record of the scope.
         if record.is_outcome() {
-            self.index.publish(asked.digest, &record);
+            self.index.publish(&asked.imprint, &record);
         }
         let mut finished = record.finished(record.entry.at);
         // The first caller has what it just made, kept or not.

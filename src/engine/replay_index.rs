@@ -106,13 +106,14 @@ impl ReplayIndex {
         card::record_of(&out)
     }
 
-    /// Makes `record` what a retry of `scope` is answered from; the commit that wrote it is durable.
+    /// Makes `record` what a retry of the request that it came of, by its imprint, is answered from; the
+    /// commit that wrote it is durable.
     ///
     /// A record that no slot can hold withdraws the scope: what it had is no longer true.
-    pub fn publish(&self, scope: ScopeDigest, record: &Record) {
-        match card::pack(scope, record) {
-            Some(words) => self.table.publish(scope.words(), &words),
-            None => self.table.withdraw(scope.words()),
+    pub fn publish(&self, imprint: &Imprint, record: &Record) {
+        match card::pack(imprint, record) {
+            Some(words) => self.table.publish(imprint.digest(), &words),
+            None => self.table.withdraw(imprint.digest()),
         }
     }
 
@@ -124,7 +125,8 @@ impl ReplayIndex {
     /// Puts in what a reader found in a snapshot that it took after `stamp`, unless the file's side has
     /// changed the set since. Never waits: where the publishing lock is taken, nothing happens.
     pub fn fill(&self, scope: ScopeDigest, record: &Record, stamp: Stamp) {
-        if let Some(words) = card::pack(scope, record) {
+        let imprint = Imprint::of(scope, &record.entry.scope, &record.entry.fingerprint);
+        if let Some(words) = card::pack(&imprint, record) {
             self.table.fill(scope.words(), &words, stamp);
         }
     }

@@ -159,7 +159,7 @@ proptest! {
         let (first, asked) = (first.asked(mode), retry.asked(mode));
         let record = record(&first, &outcome, windows, generation);
         let index = ReplayIndex::new(1 << 16);
-        index.publish(first.digest, &record);
+        index.publish(&first.imprint, &record);
         let fits = index.len() == 1;
         let expected = (asked.digest == first.digest && fits)
             .then(|| decided(&record, &asked, now, &policy))
@@ -217,7 +217,7 @@ fn a_record_whose_age_two_times_do_not_tell_is_left_to_the_file() {
     let index = ReplayIndex::new(1 << 16);
     for (body, key, tombstone, remembered) in [(1, 2, 3, 1), (2, 1, 3, 0), (1, 3, 2, 0), (2, 2, 2, 1)] {
         let windows = Windows { body, key, tombstone };
-        index.publish(asked.digest, &record(&asked, &Outcome::succeeded(200), windows, 1));
+        index.publish(&asked.imprint, &record(&asked, &Outcome::succeeded(200), windows, 1));
         assert_eq!(index.len(), remembered);
     }
 }

@@ -24,7 +24,7 @@ use super::shape::RECORD_WORDS;
 use super::slot::Words;
 use crate::core::fingerprint::Fingerprint;
 use crate::core::imprint::{HEAD_WORDS, Imprint, name_bytes};
-use crate::core::name::{Key, Operation, Scope, ScopeDigest, Tenant};
+use crate::core::name::{Key, Operation, Scope, Tenant};
 use crate::core::outcome::{Body, Digest, Finished};
 use crate::core::policy::Windows;
 use crate::core::receipt::Receipt;
@@ -61,10 +61,9 @@ struct Rest<'r> {
 }
 
 /// The words of a record; none if they are more than a slot has, or it cannot be judged by two times.
-pub(super) fn pack(scope: ScopeDigest, record: &Record) -> Option<Vec<u64>> {
+pub(super) fn pack(imprint: &Imprint, record: &Record) -> Option<Vec<u64>> {
     let entry = &record.entry;
     let receipt = Receipt::of(record)?;
-    let imprint = Imprint::of(scope, &entry.scope, &entry.fingerprint);
     let (body, kept) = match &entry.body {
         KeptBody::Kept(body) => (body.clone(), KEPT),
         KeptBody::NotKept { digest, len } => ([&digest.0[..], &len.to_le_bytes()].concat().into(), 0),
