@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use crate::core::name::{Key, Operation, ScopeDigest, Tenant};
+use crate::core::name::{Key, Operation, Tenant};
 use crate::core::outcome::Outcome;
 use crate::core::policy::{AfterExpiry, Policy};
 use crate::core::reply::Reply;
@@ -103,20 +103,20 @@ fn a_record_that_is_published_behind_its_successor_answers_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open_or_create(directory.path().join("store"), options).unwrap();
     let (engine, asked) = (store.engine(), request("k"));
-    let digest = ScopeDigest::of(asked.scope(), engine.settings().scope_mode);
+    let known = asked.asked(engine.settings()).unwrap().into_owned();
 
     let run = || store.execute(&asked, |_| Ok(Outcome::succeeded(201).body("made"))).unwrap();
     assert!(matches!(run(), Reply::Done(_)));
-    let first = engine.read(|db| db.record(digest)).unwrap().unwrap();
+    let first = engine.read(|db| db.record(known.digest)).unwrap().unwrap();
     hands.pass(60 * MINUTE);
     assert!(matches!(run(), Reply::Done(_)));
-    engine.index.publish(digest, &first);
+    engine.index.publish(&known.imprint, &first);
     assert!(matches!(run(), Reply::Replay(finished) if finished.generation == 2));
 
-    engine.index.publish(digest, &first);
+    engine.index.publish(&known.imprint, &first);
     hands.jump(30 * MINUTE);
     assert!(matches!(run(), Reply::Replay(_)), "the jump is not believed");
-    engine.index.publish(digest, &first);
+    engine.index.publish(&known.imprint, &first);
     hands.pass(MINUTE);
     let reply = run();
     assert!(matches!(&reply, Reply::Replay(finished) if finished.generation == 2), "{reply:?}");
