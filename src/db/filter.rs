@@ -40,9 +40,14 @@ impl Filter {
         }
     }
 
+    /// Whether it has no memory, and so never knows anything.
+    pub fn is_off(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// Every key of the file has been added.
     pub fn complete(&self) {
-        self.is_complete.store(!self.blocks.is_empty(), Ordering::Release);
+        self.is_complete.store(!self.is_off(), Ordering::Release);
     }
 
     pub fn add_scope(&self, scope: ScopeDigest) {

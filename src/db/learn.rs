@@ -16,8 +16,9 @@ pub(crate) enum Learning {
 }
 
 impl Learning {
-    pub fn new() -> Self {
-        Self::Index(None)
+    /// Nothing has been read; a filter without memory needs nothing.
+    pub fn of(db: &Db) -> Self {
+        if db.filter.is_off() { Self::Over } else { Self::Index(None) }
     }
 
     /// Reads up to `keys` more; false when the filter is complete.

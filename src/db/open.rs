@@ -156,7 +156,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     };
     if checked {
         // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
-        let mut learning = Learning::new();
+        let mut learning = Learning::of(&db);
         while learning.slice(&db, usize::MAX)? {}
     }
     Ok(Opened { db, state, checked })

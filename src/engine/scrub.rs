@@ -65,7 +65,8 @@ const SLICE_KEYS: usize = 1024;
 /// What is left to be done: first the filter learns the keys, which makes fresh commands cheap, then all is
 /// checked.
 struct Scrub {
-    learning: Learning,
+    /// Begun with the first slice.
+    learning: Option<Learning>,
     is_learned: bool,
     walk: Option<Walk>,
 }
@@ -74,7 +75,8 @@ impl Scrub {
     /// Whether there is more to do after this slice.
     fn slice(&mut self, db: &Db) -> Result<bool, Fault> {
         if !self.is_learned {
-            self.is_learned = !self.learning.slice(db, SLICE_KEYS)?;
+            let learning = self.learning.get_or_insert_with(|| Learning::of(db));
+            self.is_learned = !learning.slice(db, SLICE_KEYS)?;
             return Ok(true);
         }
         let walk = match &mut self.walk {
@@ -101,7 +103,7 @@ const PACE_LEARNING: u32 = 2;
 
 /// Goes on while somebody holds the store.
 fn run(engine: &Weak<Engine>) {
-    let mut scrub = Scrub { learning: Learning::new(), is_learned: false, walk: None };
+    let mut scrub = Scrub { learning: None, is_learned: false, walk: None };
     loop {
         let Some(engine) = engine.upgrade() else { return };
         let pace = if scrub.is_learned { PACE_CHECKING } else { PACE_LEARNING };
