@@ -13,6 +13,10 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use self::ram::is_ram;
+
+mod ram;
+
 pub type Done<T> = Result<T, BoxError>;
 
 pub const OUTCOME: &[u8; 512] = &[0x5A; 512];
@@ -228,20 +232,6 @@ pub fn real_disk() -> Done<TempDir> {
         return Err(text.into());
     }
     Ok(TempDir::new_in(parent)?)
-}
-
-#[cfg(target_os = "linux")]
-fn is_ram(path: &Path) -> Done<bool> {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58F6;
-    let kind = rustix::fs::statfs(path)?.f_type;
-    Ok([TMPFS, RAMFS].contains(&kind))
-}
-
-/// Elsewhere nothing tells; the README says so.
-#[cfg(not(target_os = "linux"))]
-fn is_ram(_path: &Path) -> Done<bool> {
-    Ok(false)
 }
 
 /// A synced copy, so that every round begins with the same file and no write of the copy falls into it.

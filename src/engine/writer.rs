@@ -118,8 +118,8 @@ struct Changed {
     by: u64,
 }
 
-/// What most entries take, in bytes.
-const ENTRY_BYTES_USUAL: usize = 1024;
+/// What an entry has beside what its command brought along: frame, numbers and the note of an effect.
+const ENTRY_REST_BYTES_USUAL: usize = 128;
 
 /// Writes one batch and moves `tail` on. On failure `tail` is as it was.
 pub(crate) fn write(
@@ -270,7 +270,8 @@ fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Op
 /// Encodes everything that was decided.
 fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment) -> Result<Batch, Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, moment.now));
-    let mut batch = Batch::with_capacity(page.accepted.len(), page.accepted.len() * ENTRY_BYTES_USUAL);
+    let bytes = page.accepted.iter().map(|it| it.draft.encoded.len() + ENTRY_REST_BYTES_USUAL).sum();
+    let mut batch = Batch::with_capacity(page.accepted.len(), bytes);
     for (&class, &windows) in &page.classes {
         if db.class_of(windows).is_err() {
             batch.add_class(class, windows);

@@ -4,7 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use self::ram::is_ram;
 use crate::contender::Done;
+
+#[path = "../../support/ram.rs"]
+mod ram;
 
 /// A directory that goes when the run ends.
 pub struct RunDir(PathBuf);
@@ -63,20 +67,6 @@ impl Drop for RunDir {
         // What is left after a failed removal goes with the next run.
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-#[cfg(target_os = "linux")]
-fn is_ram(path: &Path) -> Done<bool> {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58F6;
-    let kind = rustix::fs::statfs(path)?.f_type;
-    Ok([TMPFS, RAMFS].contains(&kind))
-}
-
-/// Elsewhere nothing tells; the README says so.
-#[cfg(not(target_os = "linux"))]
-fn is_ram(_path: &Path) -> Done<bool> {
-    Ok(false)
 }
 
 /// A synced copy, so that every round begins with the same files and no write of the copy falls into it.

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::{Barrier, OnceLock};
 use std::time::Instant;
 
-use crate::command::{Command, Ids};
+use crate::command::{Asked, Command, Ids};
 use crate::contender::{Done, Looks};
 use crate::measure::timer_ns;
 
@@ -31,6 +31,43 @@ pub trait Reader {
     /// Brings a request into the processor's cache, where it is when it has just come from a client.
     fn heat(&self, asked: &Self::Asked) {
         black_box(asked.clone());
+    }
+}
+
+/// A store's own read of one record.
+pub trait Finds {
+    /// What `on` makes of the body, if scope, fingerprint and time agree.
+    fn find<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>>;
+}
+
+/// The lookups of a store that differ from another's in that read only.
+pub struct Gets<F> {
+    store: F,
+    body: Vec<u8>,
+}
+
+impl<F: Finds> Gets<F> {
+    pub fn new(store: F) -> Self {
+        Self { store, body: Vec::new() }
+    }
+}
+
+impl<F: Finds> Reader for Gets<F> {
+    type Asked = Asked;
+
+    fn ask(&self, command: &Command) -> Done<Asked> {
+        Ok(Asked::of(command))
+    }
+
+    fn judged(&mut self, asked: &Asked) -> bool {
+        matches!(self.store.find(asked, <[u8]>::len), Ok(Some(_)))
+    }
+
+    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
+        let Self { store, body } = self;
+        body.clear();
+        let found = store.find(asked, |found| body.extend_from_slice(found));
+        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }
 

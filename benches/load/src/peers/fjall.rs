@@ -8,7 +8,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::command::{Asked, Command, judged};
 use crate::contender::{Contender, Done, Looks, Stripes};
-use crate::lookup::{Looked, Plan, Reader, time};
+use crate::lookup::{Finds, Gets, Looked, Plan, time};
 
 pub struct Fjall {
     database: Database,
@@ -43,11 +43,11 @@ impl Contender for Fjall {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Gets { records: &self.records, body: Vec::new() }))
+        Ok(Box::new(Gets::new(&self.records)))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        time(&mut Gets { records: &self.records, body: Vec::new() }, plan)
+        time(&mut Gets::new(&self.records), plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -59,28 +59,9 @@ impl Contender for Fjall {
     }
 }
 
-struct Gets<'k> {
-    records: &'k Keyspace,
-    body: Vec<u8>,
-}
-
-impl Reader for Gets<'_> {
-    type Asked = Asked;
-
-    fn ask(&self, command: &Command) -> Done<Asked> {
-        Ok(Asked::of(command))
-    }
-
-    fn judged(&mut self, asked: &Asked) -> bool {
-        let found = self.records.get(&asked.key);
-        matches!(found, Ok(Some(found)) if judged(&found, &asked.fingerprint).is_some())
-    }
-
-    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
-        let found = self.records.get(&asked.key).ok()??;
-        let found = judged(&found, &asked.fingerprint)?;
-        self.body.clear();
-        self.body.extend_from_slice(found);
-        Some(&self.body)
+impl Finds for &Keyspace {
+    fn find<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+        let found = self.get(&asked.key)?;
+        Ok(found.and_then(|found| judged(&found, &asked.fingerprint).map(on)))
     }
 }

@@ -8,7 +8,7 @@ use heed::{Database, Env, EnvOpenOptions, WithTls};
 
 use crate::command::{Asked, Command, judged};
 use crate::contender::{Contender, Done, Looks};
-use crate::lookup::{Looked, Plan, Reader, time};
+use crate::lookup::{Finds, Gets, Looked, Plan, time};
 
 pub struct Lmdb {
     env: Env<WithTls>,
@@ -47,11 +47,11 @@ impl Contender for Lmdb {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Gets { lmdb: self, body: Vec::new() }))
+        Ok(Box::new(Gets::new(self)))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        time(&mut Gets { lmdb: self, body: Vec::new() }, plan)
+        time(&mut Gets::new(self), plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -65,35 +65,10 @@ impl Contender for Lmdb {
     }
 }
 
-struct Gets<'l> {
-    lmdb: &'l Lmdb,
-    body: Vec<u8>,
-}
-
-impl Gets<'_> {
-    fn with<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
-        let read = self.lmdb.env.read_txn()?;
-        let found = self.lmdb.records.get(&read, &asked.key)?;
+impl Finds for &Lmdb {
+    fn find<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+        let read = self.env.read_txn()?;
+        let found = self.records.get(&read, &asked.key)?;
         Ok(found.and_then(|found| judged(found, &asked.fingerprint)).map(on))
-    }
-}
-
-impl Reader for Gets<'_> {
-    type Asked = Asked;
-
-    fn ask(&self, command: &Command) -> Done<Asked> {
-        Ok(Asked::of(command))
-    }
-
-    fn judged(&mut self, asked: &Asked) -> bool {
-        matches!(self.with(asked, <[u8]>::len), Ok(Some(_)))
-    }
-
-    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
-        let mut body = std::mem::take(&mut self.body);
-        body.clear();
-        let found = self.with(asked, |found| body.extend_from_slice(found));
-        self.body = body;
-        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }

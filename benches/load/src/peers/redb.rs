@@ -8,7 +8,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Tab
 
 use crate::command::{Asked, Command, judged};
 use crate::contender::{Contender, Done, Looks};
-use crate::lookup::{Looked, Plan, Reader, time};
+use crate::lookup::{Finds, Gets, Looked, Plan, time};
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("record");
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("row");
@@ -53,11 +53,11 @@ impl Contender for Redb {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Gets { database: &self.database, body: Vec::new() }))
+        Ok(Box::new(Gets::new(&self.database)))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        time(&mut Gets { database: &self.database, body: Vec::new() }, plan)
+        time(&mut Gets::new(&self.database), plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -72,35 +72,10 @@ impl Contender for Redb {
 }
 
 /// A read transaction for each lookup, as a service has it that must see what was committed last.
-struct Gets<'d> {
-    database: &'d Database,
-    body: Vec<u8>,
-}
-
-impl Gets<'_> {
-    fn with<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
-        let records = self.database.begin_read()?.open_table(RECORDS)?;
+impl Finds for &Database {
+    fn find<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+        let records = self.begin_read()?.open_table(RECORDS)?;
         let found = records.get(asked.key.as_slice())?;
         Ok(found.and_then(|found| judged(found.value(), &asked.fingerprint).map(on)))
-    }
-}
-
-impl Reader for Gets<'_> {
-    type Asked = Asked;
-
-    fn ask(&self, command: &Command) -> Done<Asked> {
-        Ok(Asked::of(command))
-    }
-
-    fn judged(&mut self, asked: &Asked) -> bool {
-        matches!(self.with(asked, <[u8]>::len), Ok(Some(_)))
-    }
-
-    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
-        let mut body = std::mem::take(&mut self.body);
-        body.clear();
-        let found = self.with(asked, |found| body.extend_from_slice(found));
-        self.body = body;
-        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }

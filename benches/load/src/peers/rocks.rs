@@ -11,7 +11,7 @@ use rocksdb::{
 
 use crate::command::{Asked, Command, judged};
 use crate::contender::{Contender, Done, Looks, Stripes};
-use crate::lookup::{Looked, Plan, Reader, time};
+use crate::lookup::{Finds, Gets, Looked, Plan, time};
 
 pub struct Rocks {
     database: DB,
@@ -35,6 +35,10 @@ impl Rocks {
     fn family(&self, name: &str) -> Done<&ColumnFamily> {
         self.database.cf_handle(name).ok_or_else(|| "no such column family".into())
     }
+
+    fn records(&self) -> Done<Records<'_>> {
+        Ok(Records { database: &self.database, records: self.family("record")? })
+    }
 }
 
 impl Contender for Rocks {
@@ -57,11 +61,11 @@ impl Contender for Rocks {
     }
 
     fn looks(&self) -> Done<Box<dyn Looks + '_>> {
-        Ok(Box::new(Gets::new(self)?))
+        Ok(Box::new(Gets::new(self.records()?)))
     }
 
     fn time(&self, plan: &Plan) -> Done<Looked> {
-        time(&mut Gets::new(self)?, plan)
+        time(&mut Gets::new(self.records()?), plan)
     }
 
     fn count(&self) -> Done<(u64, u64)> {
@@ -81,39 +85,14 @@ impl Contender for Rocks {
     }
 }
 
-struct Gets<'d> {
+struct Records<'d> {
     database: &'d DB,
     records: &'d ColumnFamily,
-    body: Vec<u8>,
 }
 
-impl<'d> Gets<'d> {
-    fn new(rocks: &'d Rocks) -> Done<Self> {
-        Ok(Self { database: &rocks.database, records: rocks.family("record")?, body: Vec::new() })
-    }
-
-    fn with<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
+impl Finds for Records<'_> {
+    fn find<R>(&self, asked: &Asked, on: impl FnOnce(&[u8]) -> R) -> Done<Option<R>> {
         let found = self.database.get_pinned_cf(self.records, &asked.key)?;
         Ok(found.and_then(|found| judged(&found, &asked.fingerprint).map(on)))
-    }
-}
-
-impl Reader for Gets<'_> {
-    type Asked = Asked;
-
-    fn ask(&self, command: &Command) -> Done<Asked> {
-        Ok(Asked::of(command))
-    }
-
-    fn judged(&mut self, asked: &Asked) -> bool {
-        matches!(self.with(asked, <[u8]>::len), Ok(Some(_)))
-    }
-
-    fn answered(&mut self, asked: &Asked) -> Option<&[u8]> {
-        let mut body = std::mem::take(&mut self.body);
-        body.clear();
-        let found = self.with(asked, |found| body.extend_from_slice(found));
-        self.body = body;
-        matches!(found, Ok(Some(()))).then_some(&self.body[..])
     }
 }
