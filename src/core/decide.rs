@@ -57,11 +57,26 @@ pub(crate) enum Command<'a> {
 /// Everything a decision may look at: the newest entry of the scope and the rows of the command's footprint.
 pub(crate) struct View<'a> {
     pub record: Option<&'a Record>,
-    pub rows: &'a BTreeMap<RowKey, Option<Row>>,
+    pub rows: &'a dyn Rows,
     /// Where a new entry would stand.
     pub position: Position,
     /// When a clock that had jumped settled by itself; see [`Record::may_run_after`].
     pub clock_settled: Option<Timestamp>,
+}
+
+/// Where a decision finds the rows that it may look at.
+pub(crate) trait Rows {
+    /// The row as it is before the command; none where there is none.
+    fn row(&self, key: &RowKey) -> Option<&Row>;
+}
+
+/// No row: for a decision that looks at none.
+pub(crate) struct NoRows;
+
+impl Rows for NoRows {
+    fn row(&self, _: &RowKey) -> Option<&Row> {
+        None
+    }
 }
 
 /// What was decided. `changes` may not be lost; `notices` may.
@@ -94,6 +109,7 @@ pub(crate) enum Answer {
 #[derive(Default)]
 pub(crate) struct Changes {
     pub entry: Option<Entry>,
+    /// Each row once, as it is after the command.
     pub rows: Vec<(RowKey, Option<Row>)>,
 }
 
@@ -203,7 +219,7 @@ fn finish(
     generation: u32,
 ) -> Decision {
     for guard in &staged.guards {
-        let version = view.rows.get(&guard.key).and_then(Option::as_ref).map(|row| row.version);
+        let version = view.rows.row(&guard.key).map(|row| row.version);
         if version != guard.version {
             return again(&guard.key, version);
         }
@@ -216,24 +232,21 @@ fn finish(
     let entry = Entry { transition, at: now, generation, told: Arc::clone(told), notes };
     Decision {
         answer: Answer::Done,
-        changes: Changes { entry: Some(entry), rows: rows.into_iter().collect() },
+        changes: Changes { entry: Some(entry), rows },
         notices: Notices { stale },
     }
 }
 
-type AppliedAll = (BTreeMap<RowKey, Option<Row>>, Vec<Note>, u32);
+type AppliedAll = (Vec<(RowKey, Option<Row>)>, Vec<Note>, u32);
 
 /// Applies the effects in order, each on the rows as the ones before left them.
 #[expect(clippy::result_large_err, reason = "the error is the command's answer, made once and moved once")]
 fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
-    let mut changed: BTreeMap<RowKey, Option<Row>> = BTreeMap::new();
+    let mut changed = Changed::new(staged.effects.len());
     let mut notes = Vec::with_capacity(staged.effects.len());
     let mut stale = 0;
     for effect in &staged.effects {
-        let row = match changed.get(&effect.key) {
-            Some(row) => row.as_ref(),
-            None => view.rows.get(&effect.key).and_then(Option::as_ref),
-        };
+        let row = changed.row(&effect.key, view.rows);
         let applied = effect.apply(row, view.position).map_err(|obstacle| {
             let version = row.map(|row| row.version);
             stopped(&effect.key, &effect.change, version, obstacle)
@@ -242,11 +255,11 @@ fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
         let (verb, digest) = match applied {
             Applied::Write(row) => {
                 let digest = row.digest();
-                changed.insert(effect.key.clone(), Some(row));
+                changed.put(&effect.key, Some(row));
                 (Verb::Write, Some(digest))
             }
             Applied::Remove => {
-                changed.insert(effect.key.clone(), None);
+                changed.put(&effect.key, None);
                 (Verb::Remove, None)
             }
             Applied::Keep => (Verb::Keep, None),
@@ -257,7 +270,38 @@ fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
         };
         notes.push(Note { key: effect.key.clone(), verb, digest });
     }
-    Ok((changed, notes, stale))
+    Ok((changed.rows, notes, stale))
+}
+
+/// Rows as the effects of one command leave them, in the order in which they were first changed.
+struct Changed<'s> {
+    rows: Vec<(RowKey, Option<Row>)>,
+    /// Where each stands in `rows`; a command of one effect, the usual one, needs no such table.
+    places: Option<BTreeMap<&'s RowKey, usize>>,
+}
+
+impl<'s> Changed<'s> {
+    fn new(effects: usize) -> Self {
+        Self { rows: Vec::with_capacity(effects), places: (effects > 1).then(BTreeMap::new) }
+    }
+
+    fn row<'r>(&'r self, key: &RowKey, before: &'r dyn Rows) -> Option<&'r Row> {
+        match self.places.as_ref().and_then(|places| places.get(key)) {
+            Some(&place) => self.rows[place].1.as_ref(),
+            None => before.row(key),
+        }
+    }
+
+    fn put(&mut self, key: &'s RowKey, row: Option<Row>) {
+        if let Some(places) = &mut self.places {
+            let place = *places.entry(key).or_insert(self.rows.len());
+            if let Some(changed) = self.rows.get_mut(place) {
+                changed.1 = row;
+                return;
+            }
+        }
+        self.rows.push((key.clone(), row));
+    }
 }
 
 fn stopped(key: &RowKey, change: &Change, version: Option<u64>, obstacle: Obstacle) -> Answer {

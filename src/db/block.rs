@@ -54,35 +54,36 @@ impl LateRow {
             Image::Here(framed) => framed.len(),
             Image::Removed | Image::Settled => 0,
         };
-        self.key.len() + image + LENGTHS_BYTES
+        self.key.as_bytes().len() + image + LENGTHS_BYTES
     }
 }
 
 /// The blocks of one commit, each a run of entries of one class. The last of each class has room for what the
 /// commit says of itself.
-pub(super) fn cut(entries: Vec<NewEntry>, state: &State) -> Result<Vec<Vec<NewEntry>>, Fault> {
+pub(super) fn cut<'e>(entries: &'e [NewEntry], state: &State) -> Result<Vec<Vec<&'e NewEntry>>, Fault> {
     let state_bytes = codec::encode(state).map_err(Fault::Refused)?.len();
-    let mut classes: BTreeMap<ClassId, Vec<NewEntry>> = BTreeMap::new();
+    let mut classes: BTreeMap<ClassId, Vec<&NewEntry>> = BTreeMap::new();
     for entry in entries {
-        classes.entry(entry.position.class).or_default().push(entry);
+        let of_class = classes.entry(entry.position.class);
+        of_class.or_insert_with(|| Vec::with_capacity(entries.len())).push(entry);
     }
     let mut blocks = Vec::new();
-    for (_, entries) in classes {
+    for entries in classes.values() {
         // Summed once: a commit may have as many blocks as entries.
-        let mut bytes: usize = entries.iter().map(NewEntry::bytes).sum();
-        let mut rest = entries.into_iter();
-        while !rest.as_slice().is_empty() {
-            let count = first_block(rest.as_slice(), bytes, state_bytes);
-            let block: Vec<NewEntry> = rest.by_ref().take(count).collect();
-            bytes -= block.iter().map(NewEntry::bytes).sum::<usize>();
-            blocks.push(block);
+        let mut bytes: usize = entries.iter().map(|entry| entry.bytes()).sum();
+        let mut rest = entries.as_slice();
+        while !rest.is_empty() {
+            let (block, behind) = rest.split_at(first_block(rest, bytes, state_bytes));
+            bytes -= block.iter().map(|entry| entry.bytes()).sum::<usize>();
+            blocks.push(block.to_vec());
+            rest = behind;
         }
     }
     Ok(blocks)
 }
 
 /// How many of these entries, of so many bytes in all, the next block takes; at least one.
-fn first_block(entries: &[NewEntry], bytes: usize, state_bytes: usize) -> usize {
+fn first_block(entries: &[&NewEntry], bytes: usize, state_bytes: usize) -> usize {
     let all = OVERHEAD_BYTES + bytes + state_bytes;
     let pages = all.next_multiple_of(PAGE_BYTES).next_power_of_two();
     if all < PAGE_BYTES || (pages <= BLOCK_BYTES_MAX && all * 100 >= pages * FULL_PERCENT) {
@@ -97,12 +98,14 @@ fn first_block(entries: &[NewEntry], bytes: usize, state_bytes: usize) -> usize 
     fit.count().max(1)
 }
 
-/// The key and the value of a block; `state` is what the commit says of itself, in its last block.
+/// The key of a block, and its value into `value`; `state` is what the commit says of itself, in its last
+/// block.
 pub(super) fn write(
-    entries: Vec<NewEntry>,
+    entries: &[&NewEntry],
     frames: &[u8],
-    state: Option<State>,
-) -> Result<(JournalKey, Vec<u8>), Fault> {
+    state: Option<&State>,
+    value: &mut Vec<u8>,
+) -> Result<JournalKey, Fault> {
     let first = entries.first().map_or(NOWHERE, |entry| entry.position);
     let key = position_key(first);
     let listed = entries.iter().map(|entry| {
@@ -111,18 +114,17 @@ pub(super) fn write(
         Ok(Listed { above: entry.position.seq - first.seq, len, scope })
     });
     let directory = Directory { entries: listed.collect::<Result<_, String>>().map_err(Fault::Refused)? };
-    let bytes = OVERHEAD_BYTES + entries.iter().map(NewEntry::bytes).sum::<usize>();
-    let mut value = Vec::with_capacity(bytes + STATE_BYTES_USUAL);
-    envelope::seal_into(&mut value, Table::Journal, &key, Kind::Directory, &directory)
-        .map_err(Fault::Refused)?;
-    let mut tail = Tail { rows: Vec::new(), state };
+    let bytes = OVERHEAD_BYTES + entries.iter().map(|entry| entry.bytes()).sum::<usize>();
+    value.clear();
+    value.reserve(bytes + STATE_BYTES_USUAL);
+    envelope::seal_into(value, Table::Journal, &key, Kind::Directory, &directory).map_err(Fault::Refused)?;
     for entry in entries {
         // A frame that is not there would be found out by every reader.
-        value.extend_from_slice(frames.get(entry.framed).unwrap_or_default());
-        tail.rows.extend(entry.rows);
+        value.extend_from_slice(frames.get(entry.framed.clone()).unwrap_or_default());
     }
-    envelope::seal_into(&mut value, Table::Journal, &key, Kind::Tail, &tail).map_err(Fault::Refused)?;
-    Ok((key, value))
+    let tail = Tail { rows: entries.iter().flat_map(|entry| &entry.rows).collect(), state };
+    envelope::seal_into(value, Table::Journal, &key, Kind::Tail, &tail).map_err(Fault::Refused)?;
+    Ok(key)
 }
 
 const NOWHERE: Position = Position { class: ClassId(0), seq: 0 };

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::block::{Block, NewEntry, cut, write};
-use super::stored::{Head, Image, LateRow, State};
-use crate::core::name::ScopeDigest;
+use super::stored::{Framed, Head, Image, LateRow, State};
+use crate::core::name::{ScopeDigest, Tenant};
 use crate::core::record::{ClassId, Position};
+use crate::core::row::RowKey;
 
 const PAGE_BYTES: usize = 4096;
 const PAGES_BYTES_MAX: usize = 64 * 1024;
@@ -24,8 +24,8 @@ fn frames() -> Vec<u8> {
 /// An entry whose frame has so many bytes.
 fn entry(class: u16, seq: u64, len: usize, rows: &[usize]) -> NewEntry {
     let rows = rows.iter().enumerate().map(|(at, &len)| LateRow {
-        key: Bytes::from(format!("tshop\0note\0{seq}-{at}")),
-        image: if len == 0 { Image::Removed } else { Image::Here(Bytes::from(vec![3; len])) },
+        key: RowKey::resource(Some(&Tenant::new("shop")), "note", &format!("{seq}-{at}")),
+        image: if len == 0 { Image::Removed } else { Image::Here(Framed(vec![3; len].into())) },
     });
     let start = usize::try_from(seq).unwrap();
     NewEntry {
@@ -42,13 +42,15 @@ fn state() -> State {
 }
 
 /// A block as its key and value, with the commit's state where it is the last of its class.
-fn written(blocks: Vec<Vec<NewEntry>>) -> Vec<([u8; 10], Vec<u8>, usize)> {
+fn written(blocks: &[Vec<&NewEntry>]) -> Vec<([u8; 10], Vec<u8>, usize)> {
     let mut last = BTreeMap::new();
     last.extend(blocks.iter().enumerate().map(|(at, block)| (block[0].position.class, at)));
-    let blocks = blocks.into_iter().enumerate().map(|(at, block)| {
-        let (class, entries) = (block[0].position.class, block.len());
-        let (key, value) = write(block, &frames(), (last[&class] == at).then(state)).unwrap();
-        (key, value, entries)
+    let (state, frames) = (state(), frames());
+    let blocks = blocks.iter().enumerate().map(|(at, block)| {
+        let is_last = last[&block[0].position.class] == at;
+        let mut value = b"what was there before".to_vec();
+        let key = write(block, &frames, is_last.then_some(&state), &mut value).unwrap();
+        (key, value, block.len())
     });
     blocks.collect()
 }
@@ -75,7 +77,7 @@ proptest! {
 
     #[test]
     fn small_entries_fill_the_pages_of_their_blocks(sizes in sizes(60..300, 900)) {
-        for (_, value, entries) in written(cut(entries(&sizes), &state()).unwrap()) {
+        for (_, value, entries) in written(&cut(&entries(&sizes), &state()).unwrap()) {
             let pages = pages_of(&value);
             prop_assert!(pages <= PAGES_BYTES_MAX);
             let fills = value.len() * 100 >= pages * 80;
@@ -88,7 +90,7 @@ proptest! {
         let mut expected: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         sizes.iter().zip(1..).for_each(|((class, ..), seq)| expected.entry(*class).or_default().push(seq));
         let mut found: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        for block in cut(entries(&sizes), &state()).unwrap() {
+        for block in cut(&entries(&sizes), &state()).unwrap() {
             let class = block[0].position.class;
             prop_assert!(block.iter().all(|entry| entry.position.class == class));
             found.entry(class.0).or_default().extend(block.iter().map(|entry| entry.position.seq));
@@ -99,7 +101,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read(sizes in sizes(0..2_000, 40)) {
         let (given, mut blocks) = (entries(&sizes), Vec::new());
-        for (key, value, _) in written(cut(entries(&sizes), &state()).unwrap()) {
+        for (key, value, _) in written(&cut(&entries(&sizes), &state()).unwrap()) {
             blocks.push((key, value));
         }
         let (mut read, mut rows) = (BTreeMap::new(), Vec::new());
@@ -128,8 +130,8 @@ proptest! {
 
 #[test]
 fn a_commit_below_a_page_is_one_block() {
-    let small = (1..=10).map(|seq| entry(1, seq, 300, &[20])).collect();
-    assert_eq!(cut(small, &state()).unwrap().len(), 1);
+    let small: Vec<_> = (1..=10).map(|seq| entry(1, seq, 300, &[20])).collect();
+    assert_eq!(cut(&small, &state()).unwrap().len(), 1);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn an_entry_that_is_larger_than_any_block_stands_alone() {
         .zip(1..)
         .map(|(len, seq)| entry(1, seq, len, &[]))
         .collect();
-    let lens: Vec<_> = cut(entries, &state()).unwrap().iter().map(Vec::len).collect();
+    let lens: Vec<_> = cut(&entries, &state()).unwrap().iter().map(Vec::len).collect();
     assert_eq!(lens, [1, 1, 2, 1]);
 }
 
@@ -148,8 +150,8 @@ fn an_entry_that_is_larger_than_any_block_stands_alone() {
 #[test]
 fn what_a_commit_says_of_itself_has_its_room() {
     for len in 320..360 {
-        let entries = (1..=11).map(|seq| entry(1, seq, len, &[])).collect();
-        for (_, value, _) in written(cut(entries, &state()).unwrap()) {
+        let entries: Vec<_> = (1..=11).map(|seq| entry(1, seq, len, &[])).collect();
+        for (_, value, _) in written(&cut(&entries, &state()).unwrap()) {
             assert_eq!(pages_of(&value), PAGE_BYTES, "{} bytes, of entries of {len}", value.len());
         }
     }

@@ -1,15 +1,14 @@
 //! One commit: entries, what they leave of rows, a slice of the sweep, all of it durable or none. Owns the
 //! write transaction; must not know rules.
 
-use bytes::Bytes;
 use redb::Durability;
 
 use super::block::{self, NewEntry};
 use super::database::Db;
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
-use super::late::{Added, Slice};
-use super::stored::{Image, LateRow, State, StoredClass, StoredRow};
+use super::late::{Slice, Weight};
+use super::stored::{Framed, Image, LateRow, State, StoredClass, StoredRow};
 use super::tables::{self, CLASS, INDEX, JOURNAL, META, RESOURCE};
 use crate::core::name::ScopeDigest;
 use crate::core::policy::Windows;
@@ -102,26 +101,25 @@ impl Batch {
                     Image::Settled
                 } else {
                     // It may wait for long: it keeps no room that it does not need.
-                    Image::Here(Bytes::copy_from_slice(&self.scratch))
+                    Image::Here(Framed(self.scratch.as_slice().into()))
                 }
             }
         };
         let writer = self.entries.binary_search_by_key(&seq, |entry| entry.position.seq);
         let no_writer = |_| Fault::Refused(format!("a row was changed by entry {seq}, which is not written"));
         let writer = writer.map_err(no_writer)?;
-        self.entries[writer].rows.push(LateRow { key: key.to_bytes(), image });
+        let rows = &mut self.entries[writer].rows;
+        if rows.is_empty() {
+            // Most commands change one row.
+            rows.reserve_exact(1);
+        }
+        rows.push(LateRow { key: key.clone(), image });
         Ok(())
     }
 
     /// What it adds to what is not merged yet.
-    fn added(&self) -> Added {
-        let mut added = Added::default();
-        for entry in &self.entries {
-            added.scopes.extend(entry.scope.map(|scope| (scope, entry.position)));
-            added.rows.extend(entry.rows.iter().cloned());
-            added.bytes += entry.framed.len() as u64;
-        }
-        added
+    fn weight(&self) -> Weight {
+        self.entries.iter().fold(Weight::default(), Weight::and)
     }
 }
 
@@ -129,11 +127,11 @@ impl Db {
     /// Commits a batch durably, with what `state` says of the store after it; moves on the numbers of `state`
     /// that tell of tables. A batch without entries writes the state alone.
     pub fn commit(&self, batch: Batch, state: &mut State) -> Result<(), Failed> {
-        let added = batch.added();
+        let weight = batch.weight();
         let mut next = state.clone();
         let slice = {
             let late = self.late.read();
-            let slice = late.slice(&added);
+            let slice = late.slice(weight);
             late.swept(&slice, &mut next);
             slice
         };
@@ -142,22 +140,24 @@ impl Db {
         write.set_durability(Durability::Immediate).map_err(|fault| Fault::Io(fault.to_string()))?;
         write.set_two_phase_commit(self.mode == CommitMode::TwoPhase);
         write.set_quick_repair(self.is_large());
-        let classes = batch.classes.clone();
-        put(&write, batch, &slice, &mut next)?;
-        added.scopes.iter().for_each(|(scope, _)| self.filter.add_scope(*scope));
-        added.rows.iter().for_each(|row| self.filter.add_row(&row.key));
-        // Readers look a class up after its first entry is committed, so they must know it before.
-        self.classes.write().extend(classes);
+        put(&write, &batch, &slice, &mut next)?;
+        for entry in &batch.entries {
+            entry.scope.iter().for_each(|scope| self.filter.add_scope(*scope));
+            entry.rows.iter().for_each(|row| self.filter.add_row(row.key.as_bytes()));
+        }
+        if !batch.classes.is_empty() {
+            // Readers look a class up after its first entry is committed, so they must know it before.
+            self.classes.write().extend(batch.classes);
+        }
         write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
-        // What was encoded a moment ago can be read, or the commit has failed in its own way.
-        self.late.write().commit(&slice, added, next.last_seq).map_err(Failed::Uncertain)?;
+        self.late.write().commit(&slice, batch.entries, weight, next.last_seq);
         *state = next;
         Ok(())
     }
 }
 
 /// Everything that one commit writes. The journal comes last: its last block says how the tables then are.
-fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut State) -> Result<(), Fault> {
+fn put(write: &redb::WriteTransaction, batch: &Batch, slice: &Slice, next: &mut State) -> Result<(), Fault> {
     for (class, windows) in &batch.classes {
         let key = class.0.to_be_bytes();
         let framed = envelope::seal(Table::Class, &key, Kind::Class, &StoredClass { windows: *windows })
@@ -168,13 +168,14 @@ fn put(write: &redb::WriteTransaction, batch: Batch, slice: &Slice, next: &mut S
     if batch.entries.is_empty() {
         return put_state(write, next);
     }
-    let blocks = block::cut(batch.entries, next)?;
+    let blocks = block::cut(&batch.entries, next)?;
     next.blocks += blocks.len() as u64;
-    let last = blocks.iter().filter_map(|block| block.last()).map(|entry| entry.position.seq).max();
+    let last = batch.entries.last().map(|entry| entry.position);
     let mut journal = write.open_table(JOURNAL)?;
+    let mut value = Vec::new();
     for block in blocks {
-        let is_last = block.last().map(|entry| entry.position.seq) == last;
-        let (key, value) = block::write(block, &batch.frames, is_last.then(|| next.clone()))?;
+        let is_last = block.last().map(|entry| entry.position) == last;
+        let key = block::write(&block, &batch.frames, is_last.then_some(&*next), &mut value)?;
         journal.insert(&key, value.as_slice())?;
     }
     Ok(())
@@ -201,7 +202,7 @@ fn merge(
     for (key, framed) in &slice.rows {
         match framed {
             Some(framed) => {
-                let is_new = resource.insert(key.as_bytes(), framed.as_ref())?.is_none();
+                let is_new = resource.insert(key.as_bytes(), &**framed)?.is_none();
                 next.settled += u64::from(is_new);
             }
             None => next.settled -= u64::from(resource.remove(key.as_bytes())?.is_some()),

@@ -14,8 +14,8 @@ use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::Unreadable;
 use super::stored::{
-    Directory, Head, Identity, Image, LateRow, Listed, State, StoredClass, StoredEntry, StoredRow, Swept,
-    Tail,
+    Directory, Framed, Head, Identity, Image, LateRow, Listed, State, StoredClass, StoredEntry, StoredRow,
+    Swept, Tail,
 };
 use super::tables::position_key;
 use crate::core::effect::{Note, Verb};
@@ -111,8 +111,8 @@ fn directory() -> Directory {
     }
 }
 
-fn late_row(key: &'static [u8], image: Image) -> LateRow {
-    LateRow { key: Bytes::from_static(key), image }
+fn late_row(key: &[u8], image: Image) -> LateRow {
+    LateRow { key: RowKey::parse(key).unwrap(), image }
 }
 
 /// Rows of every kind, and what the commit said.
@@ -122,7 +122,7 @@ fn tail() -> Tail {
     let framed = envelope::seal(Table::Resource, key, Kind::Row, &StoredRow::from(&pen)).unwrap();
     Tail {
         rows: vec![
-            late_row(key, Image::Here(framed.into())),
+            late_row(key, Image::Here(Framed(framed.into()))),
             late_row(b"sstock\0pen", Image::Removed),
             late_row(b"sstock\0ink", Image::Settled),
         ],
@@ -225,6 +225,15 @@ fn row_key(name: &str) -> RowKey {
     }
 }
 
+fn bare_tail() -> Tail {
+    Tail { rows: Vec::new(), state: None }
+}
+
+/// A row as it is read from what was written of it.
+fn read_again(row: &Row) -> StoredRow {
+    codec::decode(&codec::encode(&StoredRow::from(row)).unwrap()).unwrap()
+}
+
 fn samples() -> Vec<Sample> {
     let mut samples = vec![
         Sample::of("identity", Table::Meta, "identity", Kind::Identity, &identity()),
@@ -236,13 +245,13 @@ fn samples() -> Vec<Sample> {
     let key = position_key(POSITION);
     samples.push(Sample::of("directory", Table::Journal, key, Kind::Directory, &directory()));
     samples.push(Sample::of("tail", Table::Journal, key, Kind::Tail, &tail()));
-    samples.push(Sample::of("tail, bare", Table::Journal, key, Kind::Tail, &Tail::default()));
+    samples.push(Sample::of("tail, bare", Table::Journal, key, Kind::Tail, &bare_tail()));
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
         samples.push(Sample::of(name, Table::Journal, key, Kind::Entry, &StoredEntry::from(&entry)));
     }
     for (name, row) in rows() {
         let key = row_key(name);
-        samples.push(Sample::of(name, Table::Resource, key.as_bytes(), Kind::Row, &StoredRow::from(&row)));
+        samples.push(Sample::of(name, Table::Resource, key.as_bytes(), Kind::Row, &read_again(&row)));
     }
     samples
 }
@@ -269,7 +278,7 @@ fn these_bytes_are_read_as_what_was_written() {
     assert_eq!(codec::decode::<State>(&among_scopes).unwrap(), state_among_scopes());
     assert_eq!(codec::decode::<Directory>(&open(&frame("directory"))).unwrap(), directory());
     assert_eq!(codec::decode::<Tail>(&open(&frame("tail"))).unwrap(), tail());
-    assert_eq!(codec::decode::<Tail>(&open(&frame("tail, bare"))).unwrap(), Tail::default());
+    assert_eq!(codec::decode::<Tail>(&open(&frame("tail, bare"))).unwrap(), bare_tail());
     assert!(codec::decode::<StoredClass>(&open(&frame("class"))).unwrap().windows == WINDOWS);
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
         let stored = codec::decode::<StoredEntry>(&open(&frame(name))).unwrap();

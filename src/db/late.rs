@@ -13,20 +13,19 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use bytes::Bytes;
 use redb::ReadableTable;
 
-use super::block::Block;
+use super::block::{Block, NewEntry};
 use super::database::ascending;
 use super::fault::Fault;
-use super::stored::{Image, LateRow, State, Swept};
+use super::stored::{Framed, Image, LateRow, State, Swept};
 use super::tables::{self, JournalKey};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Position};
 use crate::core::row::RowKey;
 
 /// The frame of a row; none where it was removed.
-pub(super) type LateFrame = Option<Bytes>;
+pub(super) type LateFrame = Option<Framed>;
 
 /// About what a scope takes in the map, in bytes.
 const SCOPE_BYTES: usize = 48;
@@ -68,13 +67,13 @@ pub(super) struct Slice {
     turns: bool,
 }
 
-/// What one commit adds to the map.
-#[derive(Default)]
-pub(super) struct Added {
-    pub scopes: Vec<(ScopeDigest, Position)>,
-    pub rows: Vec<LateRow>,
-    /// Of the journal.
-    pub bytes: u64,
+/// How much one commit adds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Weight {
+    /// To the map, in bytes.
+    map: usize,
+    /// To the journal, in bytes.
+    journal: u64,
 }
 
 impl Late {
@@ -152,7 +151,6 @@ impl Late {
             }
         }
         for LateRow { key, image } in block.tail()?.rows {
-            let key = RowKey::of_bytes(key).ok_or_else(|| Fault::damaged("a block", "a key names no row"))?;
             let framed = match image {
                 Image::Here(framed) => Some(framed),
                 Image::Removed => None,
@@ -237,7 +235,7 @@ impl Late {
     }
 
     /// What a commit that adds this is to merge: the same part of the scopes and of the rows.
-    pub fn slice(&self, added: &Added) -> Slice {
+    pub fn slice(&self, added: Weight) -> Slice {
         let bytes = self.to_merge(added);
         let turns = bytes > 0 && self.sweeping.is_empty();
         let swept = if turns { &self.arriving } else { &self.sweeping };
@@ -254,15 +252,15 @@ impl Late {
 
     /// How many bytes of the map a commit should merge: what is over, and a step more, so that the next few
     /// need not.
-    fn to_merge(&self, added: &Added) -> usize {
+    fn to_merge(&self, added: Weight) -> usize {
         let step = (self.bytes_max / SLICES).max(1);
-        let over = (self.bytes() + added.map_bytes()).saturating_sub(self.bytes_max);
+        let over = (self.bytes() + added.map).saturating_sub(self.bytes_max);
         let is_journal_long =
             self.journal[0] + self.journal[1] > self.bytes_max.saturating_mul(JOURNAL_PER_BYTE) as u64;
         if is_journal_long {
             // Large entries of few scopes lengthen it faster than the map grows: a lap's worth of the map
             // goes with as much journal as may stand behind.
-            let due = usize::try_from(added.bytes).unwrap_or(usize::MAX) / JOURNAL_PER_BYTE;
+            let due = usize::try_from(added.journal).unwrap_or(usize::MAX) / JOURNAL_PER_BYTE;
             return (over + step).saturating_add(due);
         }
         if over > 0 { over + step } else { 0 }
@@ -284,8 +282,8 @@ impl Late {
         }
     }
 
-    /// What is so after the commit that merged `slice` and added `added`, up to the number `last_seq`.
-    pub fn commit(&mut self, slice: &Slice, added: Added, last_seq: u64) -> Result<(), Fault> {
+    /// What is so after the commit that merged `slice` and added `entries`, up to the number `last_seq`.
+    pub fn commit(&mut self, slice: &Slice, entries: Vec<NewEntry>, weight: Weight, last_seq: u64) {
         if slice.turns {
             self.sweeping = std::mem::take(&mut self.arriving);
             self.sweep_to = self.last_seq;
@@ -298,21 +296,21 @@ impl Late {
             self.sweeping.drop_row(key);
         }
         self.last_seq = last_seq;
-        self.journal[1] += added.bytes;
-        for (scope, position) in added.scopes {
-            self.sweeping.scopes.remove(&scope);
-            self.arriving.scopes.insert(scope, position);
-        }
-        for LateRow { key, image } in added.rows {
-            let key = RowKey::of_bytes(key).ok_or_else(|| Fault::damaged("a block", "a key names no row"))?;
-            self.sweeping.drop_row(&key);
-            match image {
-                Image::Here(framed) => self.arriving.put_row(key, Some(framed)),
-                Image::Removed => self.arriving.put_row(key, None),
-                Image::Settled => self.arriving.drop_row(&key),
+        self.journal[1] += weight.journal;
+        for NewEntry { position, scope, rows, .. } in entries {
+            if let Some(scope) = scope {
+                self.sweeping.scopes.remove(&scope);
+                self.arriving.scopes.insert(scope, position);
+            }
+            for LateRow { key, image } in rows {
+                self.sweeping.drop_row(&key);
+                match image {
+                    Image::Here(framed) => self.arriving.put_row(key, Some(framed)),
+                    Image::Removed => self.arriving.put_row(key, None),
+                    Image::Settled => self.arriving.drop_row(&key),
+                }
             }
         }
-        Ok(())
     }
 }
 
@@ -340,17 +338,22 @@ impl Half {
     }
 }
 
-impl Added {
-    fn map_bytes(&self) -> usize {
-        let rows = self.rows.iter().map(|row| match &row.image {
-            Image::Here(framed) => ROW_BYTES + row.key.len() + framed.len(),
-            Image::Removed => ROW_BYTES + row.key.len(),
+impl Weight {
+    /// With one entry more.
+    pub fn and(self, entry: &NewEntry) -> Self {
+        let rows = entry.rows.iter().map(|row| match &row.image {
+            Image::Here(framed) => ROW_BYTES + row.key.as_bytes().len() + framed.len(),
+            Image::Removed => ROW_BYTES + row.key.as_bytes().len(),
             Image::Settled => 0,
         });
-        self.scopes.len() * SCOPE_BYTES + rows.sum::<usize>()
+        let scope = if entry.scope.is_some() { SCOPE_BYTES } else { 0 };
+        Self {
+            map: self.map + scope + rows.sum::<usize>(),
+            journal: self.journal + entry.framed.len() as u64,
+        }
     }
 }
 
 fn len(framed: &LateFrame) -> usize {
-    framed.as_ref().map_or(0, Bytes::len)
+    framed.as_ref().map_or(0, |framed| framed.len())
 }

@@ -3,10 +3,12 @@
 //! Field order is the format: `docs/format.md` specifies it and golden bytes pin it.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec;
 use super::fault::Unreadable;
@@ -122,27 +124,60 @@ pub(crate) struct Listed {
     pub scope: Option<[u8; 16]>,
 }
 
-/// What a block ends with.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tail {
+/// What a block ends with. Written from where it lies.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tail<R = LateRow, S = State> {
     /// Rows as the entries of this block leave them. Of one commit, each row stands in one block only.
-    pub rows: Vec<LateRow>,
+    pub rows: Vec<R>,
     /// What the commit said of itself; in its last block.
-    pub state: Option<State>,
+    pub state: Option<S>,
 }
 
 /// One row as a commit leaves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LateRow {
-    pub key: Bytes,
+    #[serde(serialize_with = "put_key", deserialize_with = "take_key")]
+    pub key: RowKey,
     pub image: Image,
+}
+
+fn put_key<S: Serializer>(key: &RowKey, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bytes(key.as_bytes())
+}
+
+fn take_key<'de, D: Deserializer<'de>>(from: D) -> Result<RowKey, D::Error> {
+    RowKey::of_bytes(Bytes::deserialize(from)?).ok_or_else(|| D::Error::custom("a key names no row"))
+}
+
+/// The frame of a row, shared by who reads it and the map of what waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Framed(pub Arc<[u8]>);
+
+impl Deref for Framed {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Serialize for Framed {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Framed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self(Bytes::deserialize(from)?.as_ref().into()))
+    }
 }
 
 /// Where a row is to be found after a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Image {
     /// Here: the frame that `resource` will have.
-    Here(Bytes),
+    Here(Framed),
     /// It was removed.
     Removed,
     /// In `resource` already: it is large.
@@ -186,8 +221,8 @@ enum StoredBody {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredNote {
-    key: Bytes,
+struct StoredNote<B = Bytes> {
+    key: B,
     verb: u8,
     digest: Option<Digest>,
 }
@@ -199,7 +234,7 @@ impl<'e> From<&'e Entry> for StoredEntry<'e> {
             at: entry.at,
             generation: entry.generation,
             told: StoredTold::from(&*entry.told),
-            notes: stored_notes(&entry.notes),
+            notes: entry.notes.iter().map(StoredNote::from).collect(),
         }
     }
 }
@@ -224,20 +259,45 @@ impl<'e> From<&'e Told> for StoredTold<'e> {
     }
 }
 
+/// What a few parts of a request, a name or two and all the numbers of an entry take, usually.
+const TOLD_BYTES_USUAL: usize = 256;
+
 /// What `told` is in the body of an entry.
 pub(crate) fn encode_told(told: &Told) -> Result<Vec<u8>, String> {
-    codec::encode(&StoredTold::from(told))
+    let kept = if let KeptBody::Kept(body) = &told.body { body.len() } else { 0 };
+    let key = told.scope.key.as_str().len();
+    let mut bytes = Vec::with_capacity(kept + key + TOLD_BYTES_USUAL);
+    codec::encode_into(&StoredTold::from(told), &mut bytes)?;
+    Ok(bytes)
 }
 
 /// The body of an entry, put together from fields that are encoded already and those that are not.
 pub(crate) fn encode_entry(entry: &Entry, told: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     codec::encode_into(&(entry.transition as u8, entry.at, entry.generation), out)?;
     out.extend_from_slice(told);
-    codec::encode_into(&stored_notes(&entry.notes), out)
+    codec::encode_into(&StoredNotes(&entry.notes), out)
 }
 
-fn stored_notes(notes: &[Note]) -> Vec<StoredNote> {
-    notes.iter().map(StoredNote::from).collect()
+/// Notes as they are written, one behind the other.
+struct StoredNotes<'e>(&'e [Note]);
+
+impl Serialize for StoredNotes<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(|note| StoredNote {
+            key: Octets(note.key.as_bytes()),
+            verb: note.verb as u8,
+            digest: note.digest,
+        }))
+    }
+}
+
+/// Bytes as they are written, where they lie.
+pub(crate) struct Octets<'b>(pub &'b [u8]);
+
+impl Serialize for Octets<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(self.0)
+    }
 }
 
 impl TryFrom<StoredEntry<'_>> for Entry {
@@ -310,24 +370,25 @@ impl TryFrom<StoredNote> for Note {
     }
 }
 
+/// Written from the row's own bytes, read into bytes of its own.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct StoredRow {
+pub(crate) struct StoredRow<B = Bytes> {
     version: u64,
     made_class: u16,
     made_seq: u64,
     event_time: Option<Timestamp>,
-    content: StoredContent,
+    content: StoredContent<B>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredContent {
-    Value { codec: Codec, bytes: Bytes },
+enum StoredContent<B> {
+    Value { codec: Codec, bytes: B },
     Removed,
     Held(ResourceRef),
 }
 
-impl From<&Row> for StoredRow {
-    fn from(row: &Row) -> Self {
+impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
+    fn from(row: &'r Row) -> Self {
         Self {
             version: row.version,
             made_class: row.made.class.0,
@@ -335,7 +396,7 @@ impl From<&Row> for StoredRow {
             event_time: row.event_time,
             content: match &row.content {
                 Content::Value { codec, bytes } => {
-                    StoredContent::Value { codec: *codec, bytes: bytes.clone() }
+                    StoredContent::Value { codec: *codec, bytes: Octets(bytes) }
                 }
                 Content::Removed => StoredContent::Removed,
                 Content::Held(holder) => StoredContent::Held(holder.clone()),

@@ -6,7 +6,7 @@ use super::Engine;
 use super::counters::{Counts, count};
 use super::inside::Inside;
 use super::replay_index::AnswerBuffer;
-use crate::core::decide::{Answer, Asked, Command, View, decide};
+use crate::core::decide::{Answer, Asked, Command, NoRows, View, decide};
 use crate::core::error::Error;
 use crate::core::imprint::Imprint;
 use crate::core::name::{Scope, ScopeDigest};
@@ -117,7 +117,7 @@ impl Engine {
         let now = self.clock.now();
         let view = View {
             record: Some(record),
-            rows: &std::collections::BTreeMap::new(),
+            rows: &NoRows,
             position: NOWHERE,
             clock_settled: self.clock.settled(),
         };

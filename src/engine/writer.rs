@@ -3,14 +3,14 @@
 //! Deciding comes first and for all, each on the rows as the commands before left them; a refused command
 //! leaves no trace. Owns the order decide, apply, commit, publish; rules are the core's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
 use super::queue::Size;
 use crate::core::audit::{self, Brought};
-use crate::core::decide::{Answer, Asked, Command, Decision, View, decide};
+use crate::core::decide::{Answer, Asked, Command, Decision, Rows, View, decide};
 use crate::core::effect::Staged;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::invariants;
@@ -85,16 +85,74 @@ pub(crate) struct Desk<'e> {
 
 /// Rows and records as the commands of this batch leave them; what is in neither is absent in the file, too.
 /// Rows that they leave alone are outlines.
-#[derive(Default)]
 struct Page<'d> {
-    records: BTreeMap<ScopeDigest, Arc<Record>>,
-    rows: BTreeMap<RowKey, Option<Row>>,
-    /// Rows of `rows` that differ from the file: whether the file has them, and the last to change them.
-    changed: BTreeMap<RowKey, Changed>,
+    records: HashMap<ScopeDigest, Arc<Record>>,
+    rows: PageRows,
     /// Classes that commands of this batch use, new and known.
     classes: BTreeMap<ClassId, Windows>,
     accepted: Vec<Accepted<'d>>,
     stale: u64,
+}
+
+impl Page<'_> {
+    fn for_commands(commands: usize) -> Self {
+        Self {
+            records: HashMap::with_capacity(commands),
+            rows: PageRows { list: Vec::with_capacity(commands), places: HashMap::with_capacity(commands) },
+            classes: BTreeMap::new(),
+            accepted: Vec::with_capacity(commands),
+            stale: 0,
+        }
+    }
+}
+
+/// Rows in the order in which the batch met them, so that equal batches are written equally.
+struct PageRows {
+    list: Vec<PageRow>,
+    places: HashMap<RowKey, usize>,
+}
+
+struct PageRow {
+    key: RowKey,
+    row: Option<Row>,
+    was_there: bool,
+    /// The number of the last entry that changed it.
+    changed_by: Option<u64>,
+}
+
+impl PageRows {
+    fn has(&self, key: &RowKey) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// A row as it stands in the file.
+    fn put_loaded(&mut self, key: &RowKey, row: Row) {
+        self.put(
+            key.clone(),
+            PageRow { key: key.clone(), row: Some(row), was_there: true, changed_by: None },
+        );
+    }
+
+    /// A row as an entry leaves it.
+    fn put_changed(&mut self, key: RowKey, row: Option<Row>, by: u64) {
+        if let Some(&place) = self.places.get(&key) {
+            let known = &mut self.list[place];
+            (known.row, known.changed_by) = (row, Some(by));
+        } else {
+            self.put(key.clone(), PageRow { key, row, was_there: false, changed_by: Some(by) });
+        }
+    }
+
+    fn put(&mut self, key: RowKey, row: PageRow) {
+        self.places.insert(key, self.list.len());
+        self.list.push(row);
+    }
+}
+
+impl Rows for PageRows {
+    fn row(&self, key: &RowKey) -> Option<&Row> {
+        self.places.get(key).and_then(|&place| self.list[place].row.as_ref())
+    }
 }
 
 /// A command that has run, and its entry.
@@ -111,13 +169,6 @@ struct Moment {
     settled: Option<Timestamp>,
 }
 
-/// A row that a batch changes.
-struct Changed {
-    was_there: bool,
-    /// The number of the last entry that changed it.
-    by: u64,
-}
-
 /// What an entry has beside what its command brought along: frame, numbers and the note of an effect.
 const ENTRY_REST_BYTES_USUAL: usize = 128;
 
@@ -131,7 +182,7 @@ pub(crate) fn write(
     let mut next = tail.clone();
     let now = desk.clock.now();
     let moment = Moment { now, settled: desk.clock.settled() };
-    let mut page = Page::default();
+    let mut page = Page::for_commands(drafts.len());
     let mut verdicts = Vec::with_capacity(drafts.len());
     for draft in drafts {
         verdicts.push(one(db, &mut page, &mut next, draft, moment)?);
@@ -180,8 +231,7 @@ fn one<'d>(
         decide(&view, &draft.asked, &command, moment.now, &draft.policy);
     page.stale += u64::from(notices.stale);
     for (key, row) in changes.rows {
-        let was_there = page.rows.insert(key.clone(), row).flatten().is_some();
-        page.changed.entry(key).or_insert(Changed { was_there, by: 0 }).by = position.seq;
+        page.rows.put_changed(key, row, position.seq);
     }
     if let Some(entry) = changes.entry {
         return Ok(Verdict::Done(accept(page, next, draft, position, entry)));
@@ -208,10 +258,10 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
     }
     let guarded = draft.staged.guards.iter().map(|guard| &guard.key);
     for key in guarded.chain(draft.staged.effects.iter().map(|effect| &effect.key)) {
-        if !page.rows.contains_key(key)
+        if !page.rows.has(key)
             && let Some(row) = db.row(key)?
         {
-            page.rows.insert(key.clone(), Some(row.outline()));
+            page.rows.put_loaded(key, row.outline());
         }
     }
     Ok(())
@@ -285,11 +335,11 @@ fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment) -> Result<B
         next.set_head(grown(db, next, scope, record, &draft.brought));
         next.executed += 1;
     }
-    for (key, changed) in &page.changed {
-        let row = page.rows.get(key).and_then(Option::as_ref);
-        batch.put_row(key, row, changed.by)?;
+    for PageRow { key, row, was_there, changed_by } in &page.rows.list {
+        let Some(by) = changed_by else { continue };
+        batch.put_row(key, row.as_ref(), *by)?;
         next.rows = next.rows.saturating_add(u64::from(row.is_some()));
-        next.rows = next.rows.saturating_sub(u64::from(changed.was_there));
+        next.rows = next.rows.saturating_sub(u64::from(*was_there));
     }
     next.last_time = moment.now.max(next.last_time);
     next.clock_settled = moment.settled;

@@ -6,13 +6,11 @@
     reason = "tests are read for their promise"
 )]
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::decide::{Answer, Asked, Command, View, decide};
+use crate::core::decide::{Answer, Asked, Command, NoRows, View, decide};
 use crate::core::fingerprint::{Compare, Fingerprint, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Body, Outcome, ResourceRef};
@@ -129,7 +127,7 @@ fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -
 /// What `decide` says; none where the command would run.
 fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> Option<Reply> {
     let position = Position { class: ClassId(0), seq: 0 };
-    let view = View { record: Some(record), rows: &BTreeMap::new(), position, clock_settled: None };
+    let view = View { record: Some(record), rows: &NoRows, position, clock_settled: None };
     match decide(&view, asked, &Command::Ask, now, policy).answer {
         Answer::Reply(reply) => Some(reply),
         Answer::Run => None,
