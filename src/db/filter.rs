@@ -6,8 +6,10 @@
 //! the tables, and until it has seen them all it knows nothing. Keys are only ever added, and before their
 //! commit, so what it lacks is in no commit.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use foldhash::quality::RandomState;
 
 use crate::core::name::ScopeDigest;
 use crate::core::row::RowKey;
@@ -31,7 +33,7 @@ pub(crate) struct Filter {
 impl Filter {
     /// An empty filter of about so many bytes, that knows nothing yet. With none it never will.
     pub fn new(bytes: usize) -> Self {
-        let seed = RandomState::new();
+        let seed = RandomState::default();
         Self {
             fold: [seed.hash_one(0_u8), seed.hash_one(1_u8)],
             seed,

@@ -5,11 +5,12 @@
 //! to wait for another caller. An `add` reads nothing: commands that share a counter share a round. No place
 //! is kept while waiting for another, so two calls cannot wait for each other.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::HashSet;
 
 use super::Engine;
 use super::clock::Deadline;
@@ -65,7 +66,7 @@ enum Joined<'p> {
 /// What the commands of a round have in common.
 #[derive(Default)]
 struct Round {
-    scopes: BTreeSet<ScopeDigest>,
+    scopes: HashSet<ScopeDigest>,
     ahead: Ahead,
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::HashMap;
+
 use super::Engine;
 use crate::core::effect::{
     Applied, Change, EFFECTS_MAX, Effect, Guard, READ_BYTES_MAX, READS_MAX, Staged, VALUE_BYTES_MAX, Value,
@@ -38,7 +40,7 @@ pub(crate) struct Staging<'e> {
 /// Rows that earlier commands of the same round change, which the file does not show yet. A counter that is
 /// only added to is known as they leave it; of another row only that it changes (`None`).
 #[derive(Default)]
-pub(crate) struct Ahead(BTreeMap<RowKey, Option<Row>>);
+pub(crate) struct Ahead(HashMap<RowKey, Option<Row>>);
 
 /// What a closure saw of the commands before it that are not committed yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,6 +164,10 @@ impl<'e> Staging<'e> {
         self.staged_bytes += effect.bytes();
         if self.staged_bytes > STAGED_BYTES_MAX {
             return Err(over("bytes staged by one command", STAGED_BYTES_MAX));
+        }
+        if self.staged.effects.is_empty() {
+            // Most commands have one.
+            self.staged.effects.reserve_exact(1);
         }
         self.staged.effects.push(effect);
         Ok(())

@@ -3,8 +3,10 @@
 //! Deciding comes first and for all, each on the rows as the commands before left them; a refused command
 //! leaves no trace. Owns the order decide, apply, commit, publish; rules are the core's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
@@ -106,7 +108,7 @@ impl Page<'_> {
     }
 }
 
-/// Rows in the order in which the batch met them, so that equal batches are written equally.
+/// Rows in the order in which the batch met them.
 struct PageRows {
     list: Vec<PageRow>,
     places: HashMap<RowKey, usize>,
@@ -127,25 +129,17 @@ impl PageRows {
 
     /// A row as it stands in the file.
     fn put_loaded(&mut self, key: &RowKey, row: Row) {
-        self.put(
-            key.clone(),
-            PageRow { key: key.clone(), row: Some(row), was_there: true, changed_by: None },
-        );
+        self.places.insert(key.clone(), self.list.len());
+        self.list.push(PageRow { key: key.clone(), row: Some(row), was_there: true, changed_by: None });
     }
 
     /// A row as an entry leaves it.
     fn put_changed(&mut self, key: RowKey, row: Option<Row>, by: u64) {
-        if let Some(&place) = self.places.get(&key) {
-            let known = &mut self.list[place];
-            (known.row, known.changed_by) = (row, Some(by));
-        } else {
-            self.put(key.clone(), PageRow { key, row, was_there: false, changed_by: Some(by) });
+        let place = *self.places.entry(key.clone()).or_insert(self.list.len());
+        match self.list.get_mut(place) {
+            Some(known) => (known.row, known.changed_by) = (row, Some(by)),
+            None => self.list.push(PageRow { key, row, was_there: false, changed_by: Some(by) }),
         }
-    }
-
-    fn put(&mut self, key: RowKey, row: PageRow) {
-        self.places.insert(key, self.list.len());
-        self.list.push(row);
     }
 }
 
