@@ -47,6 +47,15 @@ impl<B: StorageBackend> DryRun<B> {
     }
 }
 
+impl Written {
+    /// Whether nothing of `offset..offset + len` was written: the bytes below are what is read, at once.
+    fn leaves(&self, offset: u64, len: usize) -> bool {
+        let end = offset + len as u64;
+        let touched = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        end <= self.shows && self.pages.range(touched).next().is_none()
+    }
+}
+
 /// The parts of `offset..offset + len` that lie in one page each: page, first byte in it, length.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len as u64;
@@ -75,7 +84,7 @@ impl<B: StorageBackend> StorageBackend for DryRun<B> {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > written.len) {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "a read beyond the end of the file"));
         }
-        if written.pages.is_empty() && written.len == written.shows {
+        if written.leaves(offset, out.len()) {
             return self.below.read(offset, out);
         }
         let mut done = 0;
@@ -177,6 +186,14 @@ mod tests {
             file.write(offset, &data).unwrap();
             expected[usize_of(offset)..][..data.len()].copy_from_slice(&data);
             assert!(all(&file) == expected);
+            // Parts that were written and parts that were not, at once and alone.
+            for (from, len) in
+                [(0, 0), (1, 2), (4, 4090), (4095, 1), (4096, 4096), (8_000, 1_999), (9_999, 1)]
+            {
+                let mut part = vec![0; len];
+                file.read(from, &mut part).unwrap();
+                assert!(part == expected[usize_of(from)..][..len], "{len} bytes at {from}");
+            }
         }
         assert!(all(&file.below) == wrote);
     }

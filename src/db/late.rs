@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use foldhash::HashMap;
 use redb::ReadableTable;
 
 use super::block::{Block, NewEntry};
@@ -87,14 +88,7 @@ impl Late {
     where
         J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
-        let mut late = Self {
-            arriving: Half::default(),
-            sweeping: Half::default(),
-            sweep_to: state.sweep_to,
-            journal: [0; 2],
-            bytes_max,
-            last_seq: state.last_seq,
-        };
+        let mut found = Found { sweep_to: state.sweep_to, ..Found::default() };
         let mut runs = Vec::new();
         for class in classes {
             let first = tables::position_key(Position { class, seq: state.merged_to.saturating_add(1) });
@@ -113,7 +107,7 @@ impl Late {
         {
             if let Some((key, value)) = next.take() {
                 let (block, bytes) = (Block::read(*key.value(), value.value())?, value.value().len() as u64);
-                entries += late.read_block(&block, bytes, &state.swept)?;
+                entries += found.read(&block, bytes)?;
                 *next = run.next().transpose()?;
                 if let Some((following, _)) = next {
                     ascending("journal", Some(key.value()), following.value())?;
@@ -127,51 +121,10 @@ impl Late {
             let what = format!("it has {entries} entries above number {}, not {expected}", state.merged_to);
             return Err(Fault::damaged("table journal", &what));
         }
-        Ok(late)
-    }
-
-    /// Adds a block; how many entries it has.
-    fn read_block(&mut self, block: &Block<'_>, bytes: u64, swept: &Swept) -> Result<u64, Fault> {
-        let mut entries = 0;
-        let is_old = block.last_seq() <= self.sweep_to;
-        self.journal[usize::from(!is_old)] += bytes;
-        for found in block.entries() {
-            let found = found?;
-            entries += 1;
-            let Some(scope) = found.scope else { continue };
-            // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
-            if self.scope(scope).is_some_and(|known| known.seq > found.position.seq) {
-                continue;
-            }
-            self.sweeping.scopes.remove(&scope);
-            if !is_old {
-                self.arriving.scopes.insert(scope, found.position);
-            } else if !swept.has_scope(scope.0) {
-                self.sweeping.scopes.insert(scope, found.position);
-            }
-        }
-        for LateRow { key, image } in block.tail()?.rows {
-            let framed = match image {
-                Image::Here(framed) => Some(framed),
-                Image::Removed => None,
-                Image::Settled => {
-                    self.drop_row(&key);
-                    continue;
-                }
-            };
-            self.sweeping.drop_row(&key);
-            if !is_old {
-                self.arriving.put_row(key, framed);
-            } else if !swept.has_row(key.as_bytes()) {
-                self.sweeping.put_row(key, framed);
-            }
-        }
-        Ok(entries)
-    }
-
-    fn drop_row(&mut self, key: &RowKey) {
-        self.sweeping.drop_row(key);
-        self.arriving.drop_row(key);
+        let journal = found.journal;
+        let [sweeping, arriving] = found.halves(&state.swept);
+        let (sweep_to, last_seq) = (state.sweep_to, state.last_seq);
+        Ok(Self { arriving, sweeping, sweep_to, journal, bytes_max, last_seq })
     }
 
     /// The newest entry of a scope, if it has not been merged.
@@ -314,7 +267,72 @@ impl Late {
     }
 }
 
+/// What the journal behind `merged_to` says, of each scope and row the newest. In no order: to find its place
+/// among many sorted keys costs each more than to sort all of them once.
+#[derive(Default)]
+struct Found {
+    sweep_to: u64,
+    scopes: HashMap<ScopeDigest, Position>,
+    /// Whether it belongs to `sweeping`, and the frame; none for a row that is in its table already.
+    rows: HashMap<RowKey, (bool, Option<LateFrame>)>,
+    journal: [u64; 2],
+}
+
+impl Found {
+    /// Takes a block; how many entries it has.
+    fn read(&mut self, block: &Block<'_>, bytes: u64) -> Result<u64, Fault> {
+        let mut entries = 0;
+        let is_old = block.last_seq() <= self.sweep_to;
+        self.journal[usize::from(!is_old)] += bytes;
+        for found in block.entries() {
+            let found = found?;
+            entries += 1;
+            let Some(scope) = found.scope else { continue };
+            let newest = self.scopes.entry(scope).or_insert(found.position);
+            // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
+            if newest.seq < found.position.seq {
+                *newest = found.position;
+            }
+        }
+        for LateRow { key, image } in block.tail()?.rows {
+            let frame = match image {
+                Image::Here(framed) => Some(Some(framed)),
+                Image::Removed => Some(None),
+                Image::Settled => None,
+            };
+            self.rows.insert(key, (is_old, frame));
+        }
+        Ok(entries)
+    }
+
+    /// What is swept, without what the sweep has passed, and what arrives.
+    fn halves(self, swept: &Swept) -> [Half; 2] {
+        let mut scopes = [Vec::new(), Vec::new()];
+        for (scope, position) in self.scopes {
+            let is_old = position.seq <= self.sweep_to;
+            if !(is_old && swept.has_scope(scope.0)) {
+                scopes[usize::from(!is_old)].push((scope, position));
+            }
+        }
+        let mut rows = [Vec::new(), Vec::new()];
+        for (key, (is_old, frame)) in self.rows {
+            if let Some(framed) = frame
+                && !(is_old && swept.has_row(key.as_bytes()))
+            {
+                rows[usize::from(!is_old)].push((key, framed));
+            }
+        }
+        let ([old_scopes, new_scopes], [old_rows, new_rows]) = (scopes, rows);
+        [Half::of(old_scopes, old_rows), Half::of(new_scopes, new_rows)]
+    }
+}
+
 impl Half {
+    fn of(scopes: Vec<(ScopeDigest, Position)>, rows: Vec<(RowKey, LateFrame)>) -> Self {
+        let row_bytes = rows.iter().map(|(key, framed)| key.as_bytes().len() + len(framed)).sum();
+        Self { scopes: scopes.into_iter().collect(), rows: rows.into_iter().collect(), row_bytes }
+    }
+
     fn is_empty(&self) -> bool {
         self.scopes.is_empty() && self.rows.is_empty()
     }
