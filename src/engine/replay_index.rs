@@ -33,6 +33,7 @@ mod table;
 use std::hash::{BuildHasher as _, RandomState};
 
 pub(crate) use self::answer::{AnswerBuffer, metadata};
+use self::card::Card;
 use self::shape::RECORD_WORDS;
 pub(crate) use self::table::Stamp;
 use self::table::{SET_BYTES, Table};
@@ -109,10 +110,13 @@ impl ReplayIndex {
     /// Makes `record` what a retry of the request that it came of, by its imprint, is answered from; the
     /// commit that wrote it is durable.
     ///
-    /// A record that no slot can hold withdraws the scope: what it had is no longer true.
+    /// A record that no slot can hold withdraws the scope: what it had is no longer true. Allocates nothing.
     pub fn publish(&self, imprint: &Imprint, record: &Record) {
-        match card::pack(imprint, record) {
-            Some(words) => self.table.publish(imprint.digest(), &words),
+        if self.is_off() {
+            return;
+        }
+        match Card::new().pack(imprint, record) {
+            Some(words) => self.table.publish(imprint.digest(), words),
             None => self.table.withdraw(imprint.digest()),
         }
     }
@@ -125,10 +129,18 @@ impl ReplayIndex {
     /// Puts in what a reader found in a snapshot that it took after `stamp`, unless the file's side has
     /// changed the set since. Never waits: where the publishing lock is taken, nothing happens.
     pub fn fill(&self, scope: ScopeDigest, record: &Record, stamp: Stamp) {
-        let imprint = Imprint::of(scope, &record.entry.scope, &record.entry.fingerprint);
-        if let Some(words) = card::pack(&imprint, record) {
-            self.table.fill(scope.words(), &words, stamp);
+        if self.is_off() {
+            return;
         }
+        let imprint = Imprint::of(scope, &record.entry.scope, &record.entry.fingerprint);
+        if let Some(words) = Card::new().pack(&imprint, record) {
+            self.table.fill(scope.words(), words, stamp);
+        }
+    }
+
+    /// Whether no record is ever put in, so that none need be made ready for it.
+    fn is_off(&self) -> bool {
+        self.table.sets() == 0
     }
 
     /// Removes every record. When this returns, no later look sees one of them.

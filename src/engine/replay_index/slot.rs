@@ -112,11 +112,11 @@ impl Slot {
     }
 
     /// Makes `words` the record; those behind them stay as they were.
-    pub fn fill(&self, digest: [u64; 2], words: &[u64]) {
+    pub fn fill(&self, digest: [u64; 2], words: impl Iterator<Item = u64>) {
         self.rewrite(|| {
             self.name(digest);
             for (word, new) in self.words.iter().zip(words) {
-                word.store(*new, Relaxed);
+                word.store(new, Relaxed);
             }
         });
     }
