@@ -55,7 +55,11 @@ impl AnswerBuffer {
 
 /// Writes metadata and resource; none where they do not fit. What is too long for its length is too long for
 /// a slot as well.
-pub(super) fn put(room: &mut Room<'_>, meta: &[(String, Bytes)], resource: Option<&ResourceRef>) -> Option<()> {
+pub(super) fn put(
+    room: &mut Room<'_>,
+    meta: &[(String, Bytes)],
+    resource: Option<&ResourceRef>,
+) -> Option<()> {
     room.length(meta.len())?;
     for (name, value) in meta {
         room.length(name.len())?;
