@@ -150,7 +150,7 @@ impl Places {
         stamp: Stamp,
         clock: &EngineClock,
     ) -> Result<(PlaceGuard<'_>, bool), (Running, Arc<Bench>)> {
-        let (since, monotonic) = (clock.now(), clock.monotonic());
+        let (since, monotonic) = clock.both();
         let mut shard = self.shard(asked.digest).lock();
         let Shard { taken, begun, ended } = &mut *shard;
         let entry = match taken.entry(asked.digest) {

@@ -87,24 +87,26 @@ impl ReplayIndex {
 
     /// As [`ReplayIndex::receipt`], with all that a retry is told.
     pub fn finished(&self, imprint: &Imprint, now: Timestamp) -> Option<Finished> {
-        let mut out = AnswerBuffer::new();
+        // Made where there is something to copy: most who come here are fresh, and miss.
+        let mut out = None;
         let (receipt, kept) = self.table.read(imprint.digest(), |words| {
             let (receipt, kept) = card::judge(words, imprint)?;
             receipt.age(now)?;
-            card::copy_answer(words, imprint, &mut out);
+            card::copy_answer(words, imprint, out.get_or_insert_with(AnswerBuffer::new));
             Some((receipt, kept))
         })?;
-        card::finished(receipt, kept, now, &out)
+        card::finished(receipt, kept, now, &out?)
     }
 
     /// The record of a scope as far as a judgement needs it, without its notes and its actor.
     pub fn record(&self, scope: ScopeDigest) -> Option<Record> {
-        let mut out = [0; RECORD_WORDS];
+        let mut out = None;
         self.table.read(scope.words(), |words| {
+            let out = out.get_or_insert([0; RECORD_WORDS]);
             out.iter_mut().zip(words.range(0, RECORD_WORDS)).for_each(|(word, seen)| *word = seen);
             Some(())
         })?;
-        card::record_of(&out)
+        card::record_of(&out?)
     }
 
     /// Makes `record` what a retry of the request that it came of, by its imprint, is answered from; the
