@@ -38,8 +38,8 @@ pub(crate) fn encode_at<T: Serialize>(value: &T, out: &mut [u8]) -> Option<usize
     Some(filled.count)
 }
 
-/// Bytes behind those of a vector. Arrays come byte by byte: with one step each, not with a writer's every
-/// one.
+/// Puts bytes behind those of a vector. The codec hands over an array byte by byte, so each call has to be
+/// little.
 struct Appended<'v>(&'v mut Vec<u8>);
 
 impl Writer for Appended<'_> {
@@ -50,7 +50,7 @@ impl Writer for Appended<'_> {
     }
 }
 
-/// Bytes into room that there is.
+/// Puts bytes into room that there is.
 struct Filled<'o> {
     out: &'o mut [u8],
     count: usize,

@@ -111,7 +111,8 @@ impl Slot {
         self.mark.store(UNREAD, Relaxed);
     }
 
-    /// Makes `words` the record; those behind them stay as they were.
+    /// Makes `words` the record; those behind them stay as they were. They are taken while the slot cannot be
+    /// read, so they have to be at hand.
     pub fn fill(&self, digest: [u64; 2], words: impl Iterator<Item = u64>) {
         self.rewrite(|| {
             self.name(digest);
