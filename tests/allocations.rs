@@ -76,3 +76,28 @@ fn a_miss_allocates_nothing_either() {
     look(); // the first use of a request hashes it
     assert_eq!(allocations(look), 0);
 }
+
+/// To remember what has run, and what a reader has found in the file, takes the memory that was taken at the
+/// opening: with an index and without one, a command makes as many blocks.
+#[test]
+fn to_remember_a_record_allocates_nothing() {
+    let counted = |replay_bytes| {
+        let (disk, request) = (SimDisk::seeded(1), request("k"));
+        let open = || disk.open(Options::new().replay_bytes(replay_bytes)).unwrap();
+        let made = |_: &mut onecho::Effects<'_, '_>| {
+            Ok(Outcome::succeeded(201).meta("location", "/orders/17").body(vec![7; 512]))
+        };
+        let run = |store: &Store| allocations(|| drop(black_box(store.execute(&request, made).unwrap())));
+        let store = open();
+        let published = run(&store);
+        drop(store);
+        let store = open();
+        let filled = run(&store);
+        let remembered = store.peek_receipt(&request).is_some();
+        (published, filled, remembered)
+    };
+    counted(0); // the first use of a request hashes it, a thread takes its stripe of the counters
+    let (published, filled, remembered) = counted(1 << 20);
+    assert!(published > 0 && filled > 0 && remembered);
+    assert_eq!(counted(0), (published, filled, false));
+}

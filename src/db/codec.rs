@@ -4,6 +4,8 @@
 //! and CRC before anything comes here.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::enc::write::Writer;
+use bincode::error::EncodeError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,7 +27,44 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
 
 /// Appends the bytes of `value`; the text says why it has none.
 pub(crate) fn encode_into<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<(), String> {
-    bincode::serde::encode_into_std_write(value, out, standard()).map(drop).map_err(|fault| fault.to_string())
+    bincode::serde::encode_into_writer(value, Appended(out), standard()).map_err(|fault| fault.to_string())
+}
+
+/// Writes the bytes of `value` to the beginning of `out`, and says how many; none where it has not that much
+/// room. Allocates nothing.
+pub(crate) fn encode_at<T: Serialize>(value: &T, out: &mut [u8]) -> Option<usize> {
+    let mut filled = Filled { out, count: 0 };
+    bincode::serde::encode_into_writer(value, &mut filled, standard()).ok()?;
+    Some(filled.count)
+}
+
+/// Puts bytes behind those of a vector. The codec hands over an array byte by byte, so each call has to be
+/// little.
+struct Appended<'v>(&'v mut Vec<u8>);
+
+impl Writer for Appended<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Puts bytes into room that there is.
+struct Filled<'o> {
+    out: &'o mut [u8],
+    count: usize,
+}
+
+impl Writer for Filled<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        let end = self.count + bytes.len();
+        let room = self.out.get_mut(self.count..end).ok_or(EncodeError::UnexpectedEnd)?;
+        room.copy_from_slice(bytes);
+        self.count = end;
+        Ok(())
+    }
 }
 
 /// The value of a user of exactly these bytes. The limit counts what the value takes in memory, which may be

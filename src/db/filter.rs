@@ -135,15 +135,30 @@ mod tests {
         assert!((0..10_000).all(|number| !filter.lacks_scope(scope(number))));
     }
 
+    /// Numbered ids, ids that end in zeros, and short ones.
+    fn row(number: u32) -> RowKey {
+        let id = match number % 3 {
+            0 => format!("{number:036}"),
+            1 => "\0".repeat(number as usize % 40) + &(number / 120).to_string() + "\0",
+            _ => format!("{number:x}"),
+        };
+        RowKey::resource(None, "order", &id)
+    }
+
     #[test]
     fn ten_bits_a_key_leave_few_false_hits() {
-        let filter = Filter::new(12_500);
+        let (scopes, rows) = (Filter::new(12_500), Filter::new(12_500));
         for number in 0..10_000 {
-            filter.add_scope(scope(number));
+            scopes.add_scope(scope(number.into()));
+            rows.add_row(row(number).as_bytes());
         }
-        filter.complete();
-        let hits = (10_000..110_000).filter(|number| !filter.lacks_scope(scope(*number))).count();
-        assert!(hits < 3_000, "{hits} of 100,000");
+        scopes.complete();
+        rows.complete();
+        assert!((0..10_000).all(|number| !rows.lacks_row(&row(number))));
+        let hits = (10_000..110_000).filter(|number| !scopes.lacks_scope(scope(*number))).count();
+        assert!(hits < 3_000, "{hits} of 100,000 scopes");
+        let hits = (10_000..110_000).filter(|number| !rows.lacks_row(&row(*number))).count();
+        assert!(hits < 3_000, "{hits} of 100,000 rows");
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl EngineClock {
 
     /// Engine time, read once for each decision.
     pub fn now(&self) -> Timestamp {
+        self.both().0
+    }
+
+    /// Engine time, and what the monotonic clock showed at it.
+    pub fn both(&self) -> (Timestamp, Duration) {
         self.read(&mut self.reading.lock())
     }
 
@@ -181,7 +186,7 @@ impl EngineClock {
     #[cold]
     fn glance_closely(&self, newest: u64) -> Timestamp {
         match self.reading.try_lock() {
-            Some(mut reading) => self.read(&mut reading),
+            Some(mut reading) => self.read(&mut reading).0,
             None => Timestamp(newest),
         }
     }
@@ -192,7 +197,7 @@ impl EngineClock {
         self.reading.lock()
     }
 
-    fn read(&self, reading: &mut Reading) -> Timestamp {
+    fn read(&self, reading: &mut Reading) -> (Timestamp, Duration) {
         let wall = self.source.now();
         let monotonic = self.source.monotonic();
         // Whole milliseconds; what is left of one counts in the next reading.
@@ -222,7 +227,7 @@ impl EngineClock {
         reading.monotonic = if now > steady { monotonic } else { reading.monotonic.saturating_add(elapsed) };
         reading.last = now;
         self.tell(reading);
-        now
+        (now, monotonic)
     }
 
     /// Lets glances go on from a close look.

@@ -2,9 +2,12 @@
 //! it.
 //!
 //! A place costs no write and proves nothing: the writer alone admits an outcome. It only keeps callers from
-//! running in vain. Owns waiting and waking; must not know what a closure does.
+//! running in vain. Most meet nobody: a place is an entry in a map, and what others sleep at is made by the
+//! first who waits. Owns waiting and waking; must not know what a closure does.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,18 +37,34 @@ pub(crate) struct Places {
     pub turns: Turns<(Tenant, ResourceRef)>,
 }
 
-#[derive(Default)]
 struct Shard {
-    taken: HashMap<ScopeDigest, Arc<Place>>,
+    taken: HashMap<ScopeDigest, Place, Seeded>,
+    /// How many places were taken here.
+    begun: u64,
     /// Places that have ended here; see [`Stamp`].
     ended: u64,
 }
 
 struct Place {
+    /// Tells it from the others of its shard, those before it too.
+    number: u64,
+    running: Running,
+    /// None while nobody waits.
+    bench: Option<Arc<Bench>>,
+}
+
+/// What is known of whoever is in a place.
+#[derive(Clone)]
+struct Running {
     asked: Arc<Asked>,
     since: Timestamp,
-    began: Duration,
-    execute_max: Duration,
+    /// When its time is over, on the monotonic clock.
+    until: Duration,
+}
+
+/// Where those sleep who wait for the end of a place.
+#[derive(Default)]
+struct Bench {
     end: Mutex<Option<End>>,
     ended: Condvar,
 }
@@ -81,7 +100,9 @@ pub(crate) enum Entered<'p> {
 
 impl Places {
     pub fn new(owner: &str) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let seed = Seeded::new();
+        let shard = || Shard { taken: HashMap::with_hasher(seed), begun: 0, ended: 0 };
+        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
         Self { shards, owner: owner.to_owned(), turns: Turns::new() }
     }
 
@@ -104,39 +125,74 @@ impl Places {
         clock: &EngineClock,
     ) -> Entered<'_> {
         loop {
-            let place = {
-                let mut shard = self.shard(asked.digest).lock();
-                let stale = Stamp(shard.ended) != stamp;
-                match shard.taken.get(&asked.digest) {
-                    Some(place) if !place.is_over(clock) => Arc::clone(place),
-                    _ => {
-                        let place = Arc::new(Place::new(asked, policy, clock));
-                        shard.taken.insert(asked.digest, Arc::clone(&place));
-                        let guard = PlaceGuard { places: self, place, end: Some(End::Free) };
-                        return Entered::Run { guard, stale };
-                    }
-                }
+            let (running, bench) = match self.take(asked, policy, stamp, clock) {
+                Ok((guard, stale)) => return Entered::Run { guard, stale },
+                Err(taken) => taken,
             };
-            if let Some(reply) = self.mismatch(&place, asked, policy, clock) {
+            if let Some(reply) = self.mismatch(&running, asked, policy, clock) {
                 return Entered::Reply(reply);
             }
-            match place.wait(deadline, clock) {
+            match bench.wait(&running, deadline, clock) {
                 Some(End::Finished(record)) => return Entered::Finished(record),
                 Some(End::Uncertain(error)) => return Entered::Uncertain(error),
                 Some(End::Free) => {}
-                None if place.is_over(clock) => {}
-                None => return Entered::Reply(self.in_progress(&place, clock)),
+                None if running.is_over(clock.monotonic()) => {}
+                None => return Entered::Reply(self.in_progress(&running, clock)),
             }
         }
     }
 
+    /// The place, and whether one has ended since `stamp`; or who is in it, and where to wait.
+    fn take(
+        &self,
+        asked: &Arc<Asked>,
+        policy: &Policy,
+        stamp: Stamp,
+        clock: &EngineClock,
+    ) -> Result<(PlaceGuard<'_>, bool), (Running, Arc<Bench>)> {
+        let (since, monotonic) = clock.both();
+        let mut shard = self.shard(asked.digest).lock();
+        let Shard { taken, begun, ended } = &mut *shard;
+        let entry = match taken.entry(asked.digest) {
+            Entry::Occupied(mut place) if !place.get().running.is_over(monotonic) => {
+                return Err(place.get_mut().joined());
+            }
+            entry => entry,
+        };
+        let stale = Stamp(*ended) != stamp;
+        *begun += 1;
+        let guard = PlaceGuard { places: self, scope: asked.digest, number: *begun, end: Some(End::Free) };
+        let until = monotonic.saturating_add(policy.execute_max);
+        let running = Running { asked: Arc::clone(asked), since, until };
+        let place = Place { number: guard.number, running, bench: None };
+        let overdue = match entry {
+            Entry::Occupied(mut entry) => entry.insert(place).bench,
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+                None
+            }
+        };
+        drop(shard);
+        if let Some(bench) = overdue {
+            // Who waits for it is to wait for this one.
+            bench.tell(End::Free);
+        }
+        Ok((guard, stale))
+    }
+
     /// Another request under the key is refused at once, also while the first runs.
-    fn mismatch(&self, place: &Place, asked: &Asked, policy: &Policy, clock: &EngineClock) -> Option<Reply> {
-        match place.asked.fingerprint.judge(&asked.parts) {
+    fn mismatch(
+        &self,
+        running: &Running,
+        asked: &Asked,
+        policy: &Policy,
+        clock: &EngineClock,
+    ) -> Option<Reply> {
+        match running.asked.fingerprint.judge(&asked.parts) {
             // A place is taken by this program, so its scheme is known.
             Match::Same | Match::Unknowable => None,
             Match::Differs { .. } if policy.while_running == WhileRunning::InProgressFirst => {
-                Some(self.in_progress(place, clock))
+                Some(self.in_progress(running, clock))
             }
             Match::Differs { parts, formatting_only } => {
                 Some(Reply::Mismatch { parts, formatting_only, in_flight: true })
@@ -144,10 +200,10 @@ impl Places {
         }
     }
 
-    fn in_progress(&self, place: &Place, clock: &EngineClock) -> Reply {
+    fn in_progress(&self, running: &Running, clock: &EngineClock) -> Reply {
         Reply::InProgress {
-            since: place.since,
-            retry_after: place.left(clock).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            since: running.since,
+            retry_after: running.left(clock.monotonic()).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
             attempt: 1,
             owner: self.owner.clone(),
         }
@@ -157,57 +213,62 @@ impl Places {
     pub fn status(&self, scope: ScopeDigest, clock: &EngineClock) -> Option<Status> {
         let shard = self.shard(scope).lock();
         shard.taken.get(&scope).map(|place| Status::Processing {
-            since: place.since,
-            lease_left: place.left(clock),
+            since: place.running.since,
+            lease_left: place.running.left(clock.monotonic()),
             owner: self.owner.clone(),
         })
     }
 
-    fn leave(&self, place: &Arc<Place>, end: End) {
-        {
-            let mut shard = self.shard(place.asked.digest).lock();
-            // A runner that stayed too long may have lost its place to another.
-            if shard.taken.get(&place.asked.digest).is_some_and(|now| Arc::ptr_eq(now, place)) {
-                shard.taken.remove(&place.asked.digest);
-            }
+    fn leave(&self, scope: ScopeDigest, number: u64, end: End) {
+        let place = {
+            let mut shard = self.shard(scope).lock();
             shard.ended += 1;
+            match shard.taken.entry(scope) {
+                Entry::Occupied(place) if place.get().number == number => Some(place.remove()),
+                // A runner that stayed too long has lost its place to another.
+                _ => None,
+            }
+        };
+        if let Some(bench) = place.and_then(|place| place.bench) {
+            bench.tell(end);
         }
-        *place.end.lock() = Some(end);
-        place.ended.notify_all();
     }
 }
 
 impl Place {
-    fn new(asked: &Arc<Asked>, policy: &Policy, clock: &EngineClock) -> Self {
-        Self {
-            asked: Arc::clone(asked),
-            since: clock.now(),
-            began: clock.monotonic(),
-            execute_max: policy.execute_max,
-            end: Mutex::new(None),
-            ended: Condvar::new(),
-        }
+    /// Who is in it, and where its end is told.
+    fn joined(&mut self) -> (Running, Arc<Bench>) {
+        (self.running.clone(), Arc::clone(self.bench.get_or_insert_default()))
+    }
+}
+
+impl Running {
+    fn left(&self, monotonic: Duration) -> Duration {
+        self.until.saturating_sub(monotonic)
     }
 
-    fn left(&self, clock: &EngineClock) -> Duration {
-        self.execute_max.saturating_sub(clock.monotonic().saturating_sub(self.began))
+    fn is_over(&self, monotonic: Duration) -> bool {
+        self.left(monotonic).is_zero()
     }
+}
 
-    fn is_over(&self, clock: &EngineClock) -> bool {
-        self.left(clock).is_zero()
-    }
-
+impl Bench {
     /// Waits until the place ends, its time is over, or the caller's budget is.
-    fn wait(&self, deadline: Deadline, clock: &EngineClock) -> Option<End> {
+    fn wait(&self, running: &Running, deadline: Deadline, clock: &EngineClock) -> Option<End> {
         let mut end = self.end.lock();
         while end.is_none() {
-            let span = deadline.left().min(self.left(clock)).min(WAIT_SLICE);
+            let span = deadline.left().min(running.left(clock.monotonic())).min(WAIT_SLICE);
             if span.is_zero() {
                 break;
             }
             self.ended.wait_for(&mut end, span);
         }
         end.clone()
+    }
+
+    fn tell(&self, end: End) {
+        *self.end.lock() = Some(end);
+        self.ended.notify_all();
     }
 }
 
@@ -217,7 +278,8 @@ const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// A taken place. Dropping it frees the place, also when the closure panics.
 pub(crate) struct PlaceGuard<'p> {
     places: &'p Places,
-    place: Arc<Place>,
+    scope: ScopeDigest,
+    number: u64,
     end: Option<End>,
 }
 
@@ -231,7 +293,48 @@ impl PlaceGuard<'_> {
 impl Drop for PlaceGuard<'_> {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
-            self.places.leave(&self.place, end);
+            self.places.leave(self.scope, self.number, end);
         }
+    }
+}
+
+/// Hashes digests. They are uniform already, so one multiplication spreads them; both factors have a seed in
+/// them, so that a client that chooses keys cannot aim at a bucket.
+#[derive(Clone, Copy)]
+struct Seeded([u64; 2]);
+
+impl Seeded {
+    fn new() -> Self {
+        let random = RandomState::new();
+        Self([random.hash_one(0_u8), random.hash_one(1_u8)])
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = Folded;
+
+    fn build_hasher(&self) -> Folded {
+        Folded(self.0)
+    }
+}
+
+/// The seed, and then the factors.
+struct Folded([u64; 2]);
+
+impl Hasher for Folded {
+    fn write(&mut self, digest: &[u8]) {
+        let (halves, _) = digest.as_chunks();
+        for (factor, half) in self.0.iter_mut().zip(halves) {
+            *factor ^= u64::from_le_bytes(*half);
+        }
+    }
+
+    /// The length of a digest, which is that of all others.
+    fn write_usize(&mut self, _: usize) {}
+
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    fn finish(&self) -> u64 {
+        let product = u128::from(self.0[0]) * u128::from(self.0[1]);
+        (product >> u64::BITS) as u64 ^ product as u64
     }
 }

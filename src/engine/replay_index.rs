@@ -33,6 +33,7 @@ mod table;
 use std::hash::{BuildHasher as _, RandomState};
 
 pub(crate) use self::answer::{AnswerBuffer, metadata};
+use self::card::Card;
 use self::shape::RECORD_WORDS;
 pub(crate) use self::table::Stamp;
 use self::table::{SET_BYTES, Table};
@@ -86,33 +87,38 @@ impl ReplayIndex {
 
     /// As [`ReplayIndex::receipt`], with all that a retry is told.
     pub fn finished(&self, imprint: &Imprint, now: Timestamp) -> Option<Finished> {
-        let mut out = AnswerBuffer::new();
+        // Made where there is something to copy: most who come here are fresh, and miss.
+        let mut out = None;
         let (receipt, kept) = self.table.read(imprint.digest(), |words| {
             let (receipt, kept) = card::judge(words, imprint)?;
             receipt.age(now)?;
-            card::copy_answer(words, imprint, &mut out);
+            card::copy_answer(words, imprint, out.get_or_insert_with(AnswerBuffer::new));
             Some((receipt, kept))
         })?;
-        card::finished(receipt, kept, now, &out)
+        card::finished(receipt, kept, now, &out?)
     }
 
     /// The record of a scope as far as a judgement needs it, without its notes and its actor.
     pub fn record(&self, scope: ScopeDigest) -> Option<Record> {
-        let mut out = [0; RECORD_WORDS];
+        let mut out = None;
         self.table.read(scope.words(), |words| {
+            let out = out.get_or_insert([0; RECORD_WORDS]);
             out.iter_mut().zip(words.range(0, RECORD_WORDS)).for_each(|(word, seen)| *word = seen);
             Some(())
         })?;
-        card::record_of(&out)
+        card::record_of(&out?)
     }
 
     /// Makes `record` what a retry of the request that it came of, by its imprint, is answered from; the
     /// commit that wrote it is durable.
     ///
-    /// A record that no slot can hold withdraws the scope: what it had is no longer true.
+    /// A record that no slot can hold withdraws the scope: what it had is no longer true. Allocates nothing.
     pub fn publish(&self, imprint: &Imprint, record: &Record) {
-        match card::pack(imprint, record) {
-            Some(words) => self.table.publish(imprint.digest(), &words),
+        if self.is_off() {
+            return;
+        }
+        match Card::new().pack(imprint, record) {
+            Some(words) => self.table.publish(imprint.digest(), words),
             None => self.table.withdraw(imprint.digest()),
         }
     }
@@ -125,10 +131,18 @@ impl ReplayIndex {
     /// Puts in what a reader found in a snapshot that it took after `stamp`, unless the file's side has
     /// changed the set since. Never waits: where the publishing lock is taken, nothing happens.
     pub fn fill(&self, scope: ScopeDigest, record: &Record, stamp: Stamp) {
-        let imprint = Imprint::of(scope, &record.entry.scope, &record.entry.fingerprint);
-        if let Some(words) = card::pack(&imprint, record) {
-            self.table.fill(scope.words(), &words, stamp);
+        if self.is_off() {
+            return;
         }
+        let imprint = Imprint::of(scope, &record.entry.scope, &record.entry.fingerprint);
+        if let Some(words) = Card::new().pack(&imprint, record) {
+            self.table.fill(scope.words(), words, stamp);
+        }
+    }
+
+    /// Whether no record is ever put in, so that none need be made ready for it.
+    fn is_off(&self) -> bool {
+        self.table.sets() == 0
     }
 
     /// Removes every record. When this returns, no later look sees one of them.

@@ -6,6 +6,8 @@
     reason = "tests are read for their promise"
 )]
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -218,4 +220,57 @@ fn a_record_whose_age_two_times_do_not_tell_is_left_to_the_file() {
         index.publish(&asked.imprint, &record(&asked, &Outcome::succeeded(200), windows, 1));
         assert_eq!(index.len(), remembered);
     }
+}
+
+/// Numbers of different lengths.
+const WINDOWS: Windows = Windows { body: 300, key: 70_000, tombstone: u64::MAX };
+
+/// What a slot gives back of a record is the record, byte for byte, up to the one that fills it to the last;
+/// one byte more is not remembered, and takes away what was.
+#[test]
+fn each_shape_comes_back_whole_until_the_slot_is_full() {
+    let shapes = [(1, 0, 0, false), (36, 0, 1, true), (36, 3, 40, false), (255, 1, 9, true)];
+    for (key, text, metadata, has_resource) in shapes {
+        let ask =
+            Ask { tenant: true, operation: true, key, text, is_json: true, has_actor: true, compare: 2 };
+        let asked = ask.asked(ScopeMode::PerOperation);
+        let made = |body: usize| {
+            let outcome = Outcome::failed(409).body((0..body).map(|at| at as u8).collect::<Vec<u8>>());
+            let outcome = (0..metadata)
+                .fold(outcome, |it, at| it.meta(&format!("m{at}"), vec![at; usize::from(at % 4)]));
+            let resource =
+                has_resource.then(|| ResourceRef::new("order", "an-id-of-36-bytes-abcdefghijklmnopqr", true));
+            resource.iter().fold(outcome, |it, made| it.resource(made))
+        };
+        let packed = |outcome: &Outcome| {
+            let record = record(&asked, outcome, WINDOWS, 7);
+            Card::new().pack(&asked.imprint, &record).map(|words| words.len())
+        };
+        let full = (0..).take_while(|&body| packed(&made(body)).is_some()).last().unwrap();
+        assert_eq!(packed(&made(full)), Some(RECORD_WORDS));
+        assert_eq!(packed(&made(full - 8)), Some(RECORD_WORDS - 1));
+
+        let index = ReplayIndex::new(1 << 16);
+        for outcome in (0..=full).map(&made).chain([made(9).body_not_kept(), made(5_000).body_not_kept()]) {
+            comes_back(&index, &asked, &outcome);
+        }
+        index.publish(&asked.imprint, &record(&asked, &made(full + 1), WINDOWS, 7));
+        assert!(index.record(asked.digest).is_none() && index.len() == 0);
+    }
+}
+
+fn comes_back(index: &ReplayIndex, asked: &Asked, outcome: &Outcome) {
+    let mut record = record(asked, outcome, WINDOWS, 7);
+    index.publish(&asked.imprint, &record);
+    let now = Timestamp(AT + 1);
+    let expected = record.finished(now);
+    assert_eq!(index.finished(&asked.imprint, now), Some(expected.clone()));
+    let mut buffer = AnswerBuffer::new();
+    let answered = index.answer(&asked.imprint, now, &mut buffer);
+    assert_eq!(answered.is_some(), matches!(expected.body, Body::Present(_)));
+    if let Body::Present(body) = expected.body {
+        assert_eq!((answered, buffer.body()), (Receipt::of(&record), &*body));
+    }
+    Arc::make_mut(&mut record.entry.told).actor = "".into();
+    assert!(index.record(asked.digest) == Some(record));
 }

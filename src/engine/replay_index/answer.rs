@@ -7,6 +7,8 @@
 //!
 //! `n16` is a length in two bytes, little end first: a slot has less than 64 KiB.
 
+use std::mem;
+
 use bytes::Bytes;
 
 use super::shape::RECORD_WORDS;
@@ -51,28 +53,64 @@ impl AnswerBuffer {
     }
 }
 
-/// Appends metadata and resource. What is too long for its length is too long for a slot as well.
-pub(super) fn put(out: &mut Vec<u8>, meta: &[(String, Bytes)], resource: Option<&ResourceRef>) {
-    put_length(out, meta.len());
+/// Writes metadata and resource; none where they do not fit. What is too long for its length is too long for
+/// a slot as well.
+pub(super) fn put(
+    room: &mut Room<'_>,
+    meta: &[(String, Bytes)],
+    resource: Option<&ResourceRef>,
+) -> Option<()> {
+    room.length(meta.len())?;
     for (name, value) in meta {
-        put_length(out, name.len());
-        put_length(out, value.len());
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(value);
+        room.length(name.len())?;
+        room.length(value.len())?;
+        room.put(name.as_bytes())?;
+        room.put(value)?;
     }
-    out.push(u8::from(resource.is_some()));
-    if let Some(resource) = resource {
-        put_length(out, resource.kind.len());
-        put_length(out, resource.id.len());
-        out.push(u8::from(resource.is_shared()));
-        out.extend_from_slice(resource.kind.as_bytes());
-        out.extend_from_slice(resource.id.as_bytes());
-    }
+    let Some(resource) = resource else { return room.put(&[0]) };
+    room.put(&[1])?;
+    room.length(resource.kind.len())?;
+    room.length(resource.id.len())?;
+    room.put(&[u8::from(resource.is_shared())])?;
+    room.put(resource.kind.as_bytes())?;
+    room.put(resource.id.as_bytes())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "what is longer fits no slot, see `put`")]
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.extend_from_slice(&(length as u16).to_le_bytes());
+/// Room not filled yet. What does not fit is not begun.
+pub(super) struct Room<'b>(pub &'b mut [u8]);
+
+impl<'b> Room<'b> {
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let (taken, left) = mem::take(&mut self.0).split_at_mut_checked(bytes.len())?;
+        taken.copy_from_slice(bytes);
+        self.0 = left;
+        Some(())
+    }
+
+    /// Room for `N` bytes, to be written later.
+    #[inline]
+    pub fn keep<const N: usize>(&mut self) -> Option<&'b mut [u8; N]> {
+        let (kept, left) = mem::take(&mut self.0).split_first_chunk_mut()?;
+        self.0 = left;
+        Some(kept)
+    }
+
+    #[inline]
+    pub fn words(&mut self, words: &[u64]) -> Option<()> {
+        let (taken, left) = mem::take(&mut self.0).split_at_mut_checked(size_of_val(words))?;
+        let (chunks, _) = taken.as_chunks_mut::<WORD_BYTES>();
+        chunks.iter_mut().zip(words).for_each(|(chunk, word)| *chunk = word.to_le_bytes());
+        self.0 = left;
+        Some(())
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "what is longer fits no slot, see `put`")]
+    fn length(&mut self, length: usize) -> Option<()> {
+        *self.keep()? = (length as u16).to_le_bytes();
+        Some(())
+    }
 }
 
 /// Names and values, in their order.

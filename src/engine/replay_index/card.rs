@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{self, AnswerBuffer, Left};
+use super::answer::{self, AnswerBuffer, Left, Room};
 use super::shape::RECORD_WORDS;
 use super::slot::Words;
 use crate::core::fingerprint::Fingerprint;
@@ -33,6 +33,7 @@ use crate::core::time::Timestamp;
 use crate::db::codec;
 
 const WORD_BYTES: usize = size_of::<u64>();
+const CARD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
 const SAID: usize = HEAD_WORDS;
 const AT: usize = SAID + 1;
 const BODY_UNTIL: usize = AT + 1;
@@ -60,40 +61,49 @@ struct Rest<'r> {
     fingerprint: Cow<'r, Fingerprint>,
 }
 
-/// The words of a record; none if they are more than a slot has, or it cannot be judged by two times.
-pub(super) fn pack(imprint: &Imprint, record: &Record) -> Option<Vec<u64>> {
-    let entry = &record.entry;
-    let receipt = Receipt::of(record)?;
-    let (body, kept) = match &entry.body {
-        KeptBody::Kept(body) => (body.clone(), KEPT),
-        KeptBody::NotKept { digest, len } => ([&digest.0[..], &len.to_le_bytes()].concat().into(), 0),
-    };
-    if body.len() > RECORD_WORDS * WORD_BYTES {
-        return None;
-    }
-    let mut bytes = body.to_vec();
-    answer::put(&mut bytes, &entry.meta, entry.resource.as_deref());
-    let answer_rest = bytes.len() - body.len();
-    let Position { class, seq } = record.position;
-    let fingerprint = Cow::Borrowed(&*entry.fingerprint);
-    let rest = Rest { class: class.0, seq, windows: record.windows, fingerprint };
-    codec::encode_into(&rest, &mut bytes).ok()?;
-    let lengths =
-        Lengths { body: body.len(), answer_rest, record_rest: bytes.len() - body.len() - answer_rest };
+/// A record as a slot has it, on the stack of whoever puts it there.
+pub(super) struct Card([u8; CARD_BYTES]);
 
-    let mut words = Vec::with_capacity(RECORD_WORDS);
-    words.extend_from_slice(imprint.head());
-    let flags = kept | if receipt.failed { FAILED } else { 0 };
-    words.push(u64::from(receipt.generation) << 32 | u64::from(receipt.code) << 16 | flags);
-    words.extend([receipt.at.0, receipt.body_until.0, receipt.key_until.0]);
-    words.extend_from_slice(imprint.names());
-    words.push(lengths.word());
-    let (chunks, last) = bytes.as_chunks::<WORD_BYTES>();
-    words.extend(chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)));
-    if !last.is_empty() {
-        words.push(last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+impl Card {
+    pub const fn new() -> Self {
+        Self([0; CARD_BYTES])
     }
-    (words.len() <= RECORD_WORDS).then_some(words)
+
+    /// The words of a record; none if they are more than a slot has, or it cannot be judged by two times.
+    pub fn pack(&mut self, imprint: &Imprint, record: &Record) -> Option<impl ExactSizeIterator<Item = u64>> {
+        let entry = &record.entry;
+        let receipt = Receipt::of(record)?;
+        let kept = if matches!(entry.body, KeptBody::Kept(_)) { KEPT } else { 0 };
+        let flags = kept | if receipt.failed { FAILED } else { 0 };
+        let said = u64::from(receipt.generation) << 32 | u64::from(receipt.code) << 16 | flags;
+
+        let mut room = Room(&mut self.0);
+        room.words(imprint.head())?;
+        room.words(&[said, receipt.at.0, receipt.body_until.0, receipt.key_until.0])?;
+        room.words(imprint.names())?;
+        let lengths = room.keep()?;
+        let before_body = room.0.len();
+        match &entry.body {
+            KeptBody::Kept(body) => room.put(body)?,
+            KeptBody::NotKept { digest, len } => {
+                room.put(&digest.0)?;
+                room.put(&len.to_le_bytes())?;
+            }
+        }
+        let before_answer = room.0.len();
+        answer::put(&mut room, &entry.meta, entry.resource.as_deref())?;
+        let before_rest = room.0.len();
+        let Position { class, seq } = record.position;
+        let fingerprint = Cow::Borrowed(&*entry.fingerprint);
+        let rest = Rest { class: class.0, seq, windows: record.windows, fingerprint };
+        let record_rest = codec::encode_at(&rest, room.0)?;
+        let (body, answer_rest) = (before_body - before_answer, before_answer - before_rest);
+        *lengths = Lengths { body, answer_rest, record_rest }.word().to_le_bytes();
+
+        let used = CARD_BYTES - before_rest + record_rest;
+        let (words, _) = self.0.as_chunks();
+        Some(words.get(..used.div_ceil(WORD_BYTES))?.iter().map(|word| u64::from_le_bytes(*word)))
+    }
 }
 
 /// The receipt of the record under the reader's eyes, if it answers just this request; and whether it has

@@ -111,12 +111,13 @@ impl Slot {
         self.mark.store(UNREAD, Relaxed);
     }
 
-    /// Makes `words` the record; those behind them stay as they were.
-    pub fn fill(&self, digest: [u64; 2], words: &[u64]) {
+    /// Makes `words` the record; those behind them stay as they were. They are taken while the slot cannot be
+    /// read, so they have to be at hand.
+    pub fn fill(&self, digest: [u64; 2], words: impl Iterator<Item = u64>) {
         self.rewrite(|| {
             self.name(digest);
             for (word, new) in self.words.iter().zip(words) {
-                word.store(*new, Relaxed);
+                word.store(new, Relaxed);
             }
         });
     }

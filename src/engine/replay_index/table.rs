@@ -136,7 +136,7 @@ impl Table {
     }
 
     /// Makes `words` the record of `digest`, in the place of what it had; more than fit withdraw it.
-    pub fn publish(&self, digest: [u64; 2], words: &[u64]) {
+    pub fn publish(&self, digest: [u64; 2], words: impl ExactSizeIterator<Item = u64>) {
         if words.len() > RECORD_WORDS {
             return self.withdraw(digest);
         }
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// Puts in what a reader has found in the file, if nothing speaks against it; never waits.
-    pub fn fill(&self, digest: [u64; 2], words: &[u64], stamp: Stamp) {
+    pub fn fill(&self, digest: [u64; 2], words: impl ExactSizeIterator<Item = u64>, stamp: Stamp) {
         let set = self.set_of(digest);
         let Some(slots) = self.slots.get(set).filter(|_| words.len() <= RECORD_WORDS) else { return };
         let Some(mut hands) = self.publishing.hands.try_lock() else { return };
@@ -233,8 +233,15 @@ impl Table {
     }
 
     fn find(&self, set: usize, digest: [u64; 2]) -> Option<usize> {
-        let places = self.tags[set].places(tag_of(digest));
-        (0..SET_SLOTS).find(|&place| places >> place & 1 == 1 && self.slots[set][place].holds(digest))
+        let mut places = self.tags[set].places(tag_of(digest));
+        while places != 0 {
+            let place = places.trailing_zeros() as usize;
+            if self.slots[set][place].holds(digest) {
+                return Some(place);
+            }
+            places &= places - 1;
+        }
+        None
     }
 
     fn find_free(&self, set: usize) -> Option<usize> {
@@ -243,7 +250,7 @@ impl Table {
     }
 
     /// A record that was not here into a slot that may be had.
-    fn put(&self, set: usize, place: usize, digest: [u64; 2], words: &[u64]) {
+    fn put(&self, set: usize, place: usize, digest: [u64; 2], words: impl Iterator<Item = u64>) {
         let slot = &self.slots[set][place];
         slot.fill(digest, words);
         slot.mark_unread();

@@ -46,6 +46,10 @@ fn payload(number: u64, version: u64) -> Vec<u64> {
     [number, version].into_iter().chain(made).collect()
 }
 
+fn words(words: &[u64]) -> impl ExactSizeIterator<Item = u64> {
+    words.iter().copied()
+}
+
 /// The version that a payload names, after a look at all its words.
 fn version_of(number: u64, words: &[u64]) -> u64 {
     assert_eq!(words[0], number, "a record of another scope");
@@ -66,8 +70,8 @@ fn a_budget_below_one_set_is_off() {
         assert_eq!((index.len(), index.bytes()), (0, 0));
     }
     let table = table(0);
-    table.publish(scope(1), &payload(1, 1));
-    table.fill(scope(1), &payload(1, 1), table.stamp(scope(1)));
+    table.publish(scope(1), words(&payload(1, 1)));
+    table.fill(scope(1), words(&payload(1, 1)), table.stamp(scope(1)));
     assert_eq!(hit(&table, 1), None);
     table.withdraw(scope(1));
     table.clear();
@@ -81,7 +85,7 @@ fn the_table_never_takes_more_than_its_budget() {
         let taken = table.sets() * SET_BYTES;
         assert!(taken <= bytes && bytes - taken < SET_BYTES);
         for number in 0..3000 {
-            table.publish(scope(number), &payload(number, 1));
+            table.publish(scope(number), words(&payload(number, 1)));
         }
         assert!(table.len() <= (table.sets() * SET_SLOTS) as u64);
         let hits = (0..3000).filter(|&number| hit(&table, number).is_some()).count();
@@ -92,15 +96,15 @@ fn the_table_never_takes_more_than_its_budget() {
 #[test]
 fn every_length_up_to_the_longest_comes_back_and_a_longer_one_withdraws() {
     let table = table(1);
-    let words: Vec<u64> = (0..=RECORD_WORDS as u64).map(mixed).collect();
+    let made: Vec<u64> = (0..=RECORD_WORDS as u64).map(mixed).collect();
     for length in 0..=RECORD_WORDS {
-        table.publish(scope(1), &words[..length]);
-        assert_eq!(hit(&table, 1).unwrap()[..length], words[..length]);
+        table.publish(scope(1), words(&made[..length]));
+        assert_eq!(hit(&table, 1).unwrap()[..length], made[..length]);
     }
     for number in [1, 2] {
-        table.publish(scope(number), &words);
+        table.publish(scope(number), words(&made));
         assert_eq!((hit(&table, number), table.len()), (None, 0));
-        table.fill(scope(number), &words, table.stamp(scope(number)));
+        table.fill(scope(number), words(&made), table.stamp(scope(number)));
         assert_eq!((hit(&table, number), table.len()), (None, 0));
     }
 }
@@ -112,7 +116,7 @@ fn scopes_that_share_a_tag_are_told_apart() {
     let found = |twin: [u64; 2]| table.read(twin, |words| Some(words.get(0)));
     for twin in twins {
         assert_eq!(found(twin), None);
-        table.publish(twin, &[twin[1]]);
+        table.publish(twin, words(&[twin[1]]));
     }
     table.withdraw(twins[0]);
     assert_eq!(found(twins[0]), None);
@@ -127,17 +131,17 @@ fn a_scan_of_cold_keys_flushes_nothing_that_is_read() {
     let table = table(1);
     let hot = 0..SET_SLOTS as u64 / 2;
     for number in hot.clone() {
-        table.publish(scope(number), &payload(number, 1));
+        table.publish(scope(number), words(&payload(number, 1)));
     }
     for cold in 1_000..11_000 {
         if cold % 8 == 0 {
             assert!(hot.clone().all(|number| hit(&table, number).is_some()), "flushed at {cold}");
         }
-        table.fill(scope(cold), &payload(cold, 1), table.stamp(scope(cold)));
+        table.fill(scope(cold), words(&payload(cold, 1)), table.stamp(scope(cold)));
     }
     // When nobody reads them any more they give way.
     for cold in 20_000..20_100 {
-        table.fill(scope(cold), &payload(cold, 1), table.stamp(scope(cold)));
+        table.fill(scope(cold), words(&payload(cold, 1)), table.stamp(scope(cold)));
     }
     assert!(hot.clone().all(|number| hit(&table, number).is_none()));
 }
@@ -148,18 +152,18 @@ fn a_scan_of_cold_keys_flushes_nothing_that_is_read() {
 fn a_filler_is_dropped_when_it_may_be_late() {
     let table = table(1);
     let stamp = table.stamp(scope(1));
-    table.publish(scope(2), &payload(2, 1));
-    table.fill(scope(1), &payload(1, 1), stamp);
+    table.publish(scope(2), words(&payload(2, 1)));
+    table.fill(scope(1), words(&payload(1, 1)), stamp);
     assert_eq!(hit(&table, 1), None);
     for change in [Table::withdraw as fn(&Table, [u64; 2]), |table, _| table.clear()] {
         let stamp = table.stamp(scope(1));
         change(&table, scope(3));
-        table.fill(scope(1), &payload(1, 1), stamp);
+        table.fill(scope(1), words(&payload(1, 1)), stamp);
         assert_eq!(hit(&table, 1), None);
     }
-    table.fill(scope(1), &payload(1, 1), table.stamp(scope(1)));
+    table.fill(scope(1), words(&payload(1, 1)), table.stamp(scope(1)));
     assert_eq!(hit(&table, 1), Some(payload(1, 1)));
-    table.fill(scope(1), &payload(1, 2), table.stamp(scope(1)));
+    table.fill(scope(1), words(&payload(1, 2)), table.stamp(scope(1)));
     assert_eq!(hit(&table, 1), Some(payload(1, 1)));
 }
 
@@ -167,16 +171,16 @@ fn a_filler_is_dropped_when_it_may_be_late() {
 fn a_record_that_is_read_outlives_those_that_are_not() {
     let table = table(1);
     for number in 0..SET_SLOTS as u64 {
-        table.publish(scope(number), &payload(number, 1));
+        table.publish(scope(number), words(&payload(number, 1)));
     }
     for number in 100..1100 {
         assert!(hit(&table, 3).is_some() && hit(&table, 5).is_some(), "displaced by {number}");
-        table.publish(scope(number), &payload(number, 1));
+        table.publish(scope(number), words(&payload(number, 1)));
         assert_eq!(table.len(), SET_SLOTS as u64);
         assert!(hit(&table, number).is_some());
     }
     for number in 2000..2100 {
-        table.publish(scope(number), &payload(number, 1));
+        table.publish(scope(number), words(&payload(number, 1)));
     }
     assert_eq!((hit(&table, 3), hit(&table, 5)), (None, None), "no longer read");
 }
@@ -186,7 +190,7 @@ fn when_all_are_read_one_still_gives_way() {
     let table = table(1);
     for round in 0..100 {
         for number in round..round + SET_SLOTS as u64 {
-            table.publish(scope(number), &payload(number, 1));
+            table.publish(scope(number), words(&payload(number, 1)));
             for seen in 0..=number {
                 hit(&table, seen);
             }
@@ -200,10 +204,10 @@ fn when_all_are_read_one_still_gives_way() {
 fn a_free_slot_is_used_before_any_record_gives_way() {
     let table = table(1);
     for number in 0..SET_SLOTS as u64 {
-        table.publish(scope(number), &payload(number, 1));
+        table.publish(scope(number), words(&payload(number, 1)));
     }
     table.withdraw(scope(6));
-    table.publish(scope(50), &payload(50, 1));
+    table.publish(scope(50), words(&payload(50, 1)));
     for number in (0..SET_SLOTS as u64).filter(|&number| number != 6).chain([50]) {
         assert!(hit(&table, number).is_some());
     }
@@ -220,7 +224,7 @@ fn the_table_agrees_with_a_map() {
             let number = numbers.below(40);
             match numbers.below(1000) {
                 0..600 => {
-                    table.publish(scope(number), &payload(number, version));
+                    table.publish(scope(number), words(&payload(number, version)));
                     model.insert(number, payload(number, version));
                     assert!(hit(&table, number).is_some());
                 }
@@ -230,7 +234,7 @@ fn the_table_agrees_with_a_map() {
                     assert_eq!(hit(&table, number), None);
                 }
                 850..870 => {
-                    table.publish(scope(number), &[0; RECORD_WORDS + 1]);
+                    table.publish(scope(number), words(&[0; RECORD_WORDS + 1]));
                     model.remove(&number);
                 }
                 870 => {
@@ -294,14 +298,14 @@ fn write_all(table: &Table, floors: &Floors, all_read: impl Fn() -> bool) {
         let number = numbers.below(SCOPES as u64);
         match numbers.below(100) {
             0..50 => {
-                table.publish(scope(number), &payload(number, version));
+                table.publish(scope(number), words(&payload(number, version)));
                 floors.of(number).store(version, Ordering::Release);
             }
             50..70 => {
                 // As a reader does whose snapshot shows what was published last, or nothing.
                 let floor = floors.of(number).load(Ordering::Relaxed);
                 if floor > 0 {
-                    table.fill(scope(number), &payload(number, floor), table.stamp(scope(number)));
+                    table.fill(scope(number), words(&payload(number, floor)), table.stamp(scope(number)));
                 }
             }
             70..99 => {

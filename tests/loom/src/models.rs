@@ -29,8 +29,8 @@ fn table() -> Arc<Table> {
 }
 
 /// The record of a scope in a version: both words tell both.
-fn record(scope: [u64; 2], version: u64) -> [u64; 2] {
-    [scope[0] + version; 2]
+fn record(scope: [u64; 2], version: u64) -> impl ExactSizeIterator<Item = u64> {
+    [scope[0] + version; 2].into_iter()
 }
 
 /// The version that a look finds, if it finds one; whatever it finds is whole and the scope's own.
@@ -45,12 +45,12 @@ fn version(table: &Table, scope: [u64; 2]) -> Option<u64> {
 /// newer one.
 fn replaced() {
     let table = table();
-    table.publish(A, &record(A, 1));
+    table.publish(A, record(A, 1));
     let readers = [(); 2].map(|()| {
         let table = Arc::clone(&table);
         thread::spawn(move || version(&table, A))
     });
-    table.publish(A, &record(A, 2));
+    table.publish(A, record(A, 2));
     for reader in readers {
         assert!(matches!(reader.join().unwrap(), None | Some(1 | 2)), "broken promise: no such version");
     }
@@ -60,7 +60,7 @@ fn replaced() {
 /// A look later than a publish sees that record, a newer one, or none; and so does a second look.
 fn never_older() {
     let (table, told) = (table(), Arc::new(AtomicU64::new(0)));
-    table.publish(A, &record(A, 1));
+    table.publish(A, record(A, 1));
     let reader = {
         let (table, told) = (Arc::clone(&table), Arc::clone(&told));
         thread::spawn(move || {
@@ -71,7 +71,7 @@ fn never_older() {
             assert!(second >= first, "broken promise: {second} after {first}");
         })
     };
-    table.publish(A, &record(A, 2));
+    table.publish(A, record(A, 2));
     told.store(2, Ordering::Release);
     reader.join().unwrap();
 }
@@ -79,13 +79,13 @@ fn never_older() {
 /// A record gives way to another under readers of both.
 fn displaced() {
     let table = table();
-    table.publish(A, &record(A, 1));
-    table.publish(B, &record(B, 1));
+    table.publish(A, record(A, 1));
+    table.publish(B, record(B, 1));
     let readers = [A, C].map(|scope| {
         let table = Arc::clone(&table);
         thread::spawn(move || version(&table, scope))
     });
-    table.publish(C, &record(C, 1));
+    table.publish(C, record(C, 1));
     for reader in readers {
         assert!(matches!(reader.join().unwrap(), None | Some(1)), "broken promise: no such version");
     }
@@ -95,7 +95,7 @@ fn displaced() {
 /// A look later than a withdrawal misses.
 fn withdrawn() {
     let (table, told) = (table(), Arc::new(AtomicU64::new(0)));
-    table.publish(A, &record(A, 1));
+    table.publish(A, record(A, 1));
     let reader = {
         let (table, told) = (Arc::clone(&table), Arc::clone(&told));
         thread::spawn(move || {
@@ -129,7 +129,7 @@ fn filled() {
         })
     };
     file.store(2, Ordering::Relaxed);
-    table.publish(A, &record(A, 2));
+    table.publish(A, record(A, 2));
     filler.join().unwrap();
     reader.join().unwrap();
     assert_eq!(version(&table, A), Some(2), "broken promise: an older record came back");
@@ -143,9 +143,9 @@ fn filled_after_a_displacement() {
         thread::spawn(move || cold_hit(&table, &file))
     };
     file.store(2, Ordering::Relaxed);
-    table.publish(A, &record(A, 2));
-    table.publish(B, &record(B, 1));
-    table.publish(C, &record(C, 1));
+    table.publish(A, record(A, 2));
+    table.publish(B, record(B, 1));
+    table.publish(C, record(C, 1));
     filler.join().unwrap();
     assert!(matches!(version(&table, A), None | Some(2)), "broken promise: an older record came back");
 }
@@ -153,7 +153,7 @@ fn filled_after_a_displacement() {
 /// A record is taken out of the file, and withdrawn before and after: a filler does not bring it back.
 fn filled_beside_a_removal() {
     let (table, file) = (table(), Arc::new(AtomicU64::new(1)));
-    table.publish(A, &record(A, 1));
+    table.publish(A, record(A, 1));
     let filler = {
         let (table, file) = (Arc::clone(&table), Arc::clone(&file));
         thread::spawn(move || cold_hit(&table, &file))
@@ -175,7 +175,7 @@ fn cold_hit(table: &Table, file: &AtomicU64) {
     let stamp = table.stamp(A);
     match file.load(Ordering::Relaxed) {
         0 => {}
-        version => table.fill(A, &record(A, version), stamp),
+        version => table.fill(A, record(A, version), stamp),
     }
 }
 
@@ -233,7 +233,7 @@ fn stamped_late() {
             let version = file.load(Ordering::Relaxed);
             let stamp = table.stamp(A);
             if version > 0 {
-                table.fill(A, &record(A, version), stamp);
+                table.fill(A, record(A, version), stamp);
             }
         })
     };
@@ -244,7 +244,7 @@ fn stamped_late() {
 
 fn withdrawn_once() {
     let (table, file) = (table(), Arc::new(AtomicU64::new(1)));
-    table.publish(A, &record(A, 1));
+    table.publish(A, record(A, 1));
     let filler = {
         let (table, file) = (Arc::clone(&table), Arc::clone(&file));
         thread::spawn(move || cold_hit(&table, &file))

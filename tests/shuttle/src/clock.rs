@@ -27,8 +27,8 @@ impl Deadline {
 pub(crate) struct EngineClock(AtomicU64);
 
 impl EngineClock {
-    pub fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(SeqCst))
+    pub fn both(&self) -> (Timestamp, Duration) {
+        (Timestamp(self.0.load(SeqCst)), self.monotonic())
     }
 
     pub fn monotonic(&self) -> Duration {

@@ -94,6 +94,8 @@ variants! {
     rings_a_place_before_its_end,
     frees_the_place_of_another,
     a_place_for_two,
+    a_bench_for_each,
+    takes_an_overdue_place_in_silence,
     calls_nobody_to_its_turn,
     waits_for_two_turns,
 }

@@ -50,10 +50,6 @@ impl<T> DerefMut for Guard<'_, T> {
 pub(crate) struct Condvar(inner::Condvar);
 
 impl Condvar {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn wait<T>(&self, guard: &mut Guard<'_, T>) {
         let taken = guard.0.take().unwrap();
         guard.0 = Some(self.0.wait(taken).unwrap_or_else(PoisonError::into_inner));

@@ -125,6 +125,19 @@ pub fn who_is_overdue_does_not_free_the_place_of_another() {
     assert!(hall.call(PATIENT, false));
 }
 
+/// Who waits for somebody overdue is told what comes of whoever takes the place instead.
+pub fn who_waits_for_the_overdue_is_told_of_the_next() {
+    let hall = Hall::new();
+    let (_, Entered::Run { guard: overdue, .. }) = hall.enter(PATIENT) else { panic!("the place is free") };
+    let waiting = spawn(&hall, |hall| hall.call(PATIENT, false));
+    thread::yield_now();
+    hall.clock.advance(EXECUTE_MAX);
+    assert!(hall.call(PATIENT, false));
+    assert!(waiting.join().unwrap());
+    overdue.leave(End::Free);
+    assert_eq!(hall.runs.load(SeqCst), 1);
+}
+
 /// Rows, and how many run with a turn on each.
 struct Rows {
     turns: Turns<usize>,

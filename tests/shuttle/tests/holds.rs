@@ -24,6 +24,7 @@ hold! {
     all_who_wait_for_a_place_are_told in waiting,
     a_place_left_free_is_taken_again in waiting,
     who_is_overdue_does_not_free_the_place_of_another in waiting,
+    who_waits_for_the_overdue_is_told_of_the_next in waiting,
     each_comes_to_its_turn in waiting,
     nobody_has_two_turns in waiting,
 }

@@ -34,6 +34,8 @@ catch! {
     a_place_for_two by all_who_wait_for_a_place_are_told in waiting,
     forgets_that_a_place_ended by all_who_wait_for_a_place_are_told in waiting,
     frees_the_place_of_another by who_is_overdue_does_not_free_the_place_of_another in waiting,
+    a_bench_for_each by all_who_wait_for_a_place_are_told in waiting,
+    takes_an_overdue_place_in_silence by who_waits_for_the_overdue_is_told_of_the_next in waiting,
     calls_nobody_to_its_turn by each_comes_to_its_turn in waiting,
     waits_for_two_turns by nobody_has_two_turns in waiting,
 }
