@@ -2,7 +2,6 @@
 //! kept.
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -12,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::{Error, ErrorKind};
 use super::finite::to_json;
 use super::name::{ID_BYTES_MAX, NAME_BYTES_MAX, checked, hex};
+use super::text::Text;
 use super::time::Timestamp;
 
 /// The most metadata entries an outcome may carry.
@@ -44,15 +44,15 @@ impl fmt::Debug for Digest {
 #[non_exhaustive]
 pub struct ResourceRef {
     /// The kind's name.
-    pub kind: String,
+    pub kind: Text,
     /// The id within the kind.
-    pub id: String,
+    pub id: Text,
     pub(crate) shared: bool,
 }
 
 impl ResourceRef {
     pub(crate) fn new(kind: &str, id: &str, shared: bool) -> Self {
-        Self { kind: kind.to_owned(), id: id.to_owned(), shared }
+        Self { kind: kind.into(), id: id.into(), shared }
     }
 
     /// Whether the row belongs to all tenants.
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub(crate) code: u16,
     pub(crate) meta: Vec<(String, Bytes)>,
     pub(crate) body: Bytes,
-    pub(crate) resource: Option<Arc<ResourceRef>>,
+    pub(crate) resource: Option<ResourceRef>,
     pub(crate) keeps_body: bool,
     pub(crate) with_effects: bool,
 }
@@ -160,7 +160,7 @@ impl Outcome {
 
     /// The resource that the command made or is about.
     pub fn resource(mut self, made: &ResourceRef) -> Self {
-        self.resource = Some(Arc::new(made.clone()));
+        self.resource = Some(made.clone());
         self
     }
 
@@ -174,7 +174,7 @@ impl Outcome {
     /// What the outcome takes of its operation's limit.
     pub(crate) fn bytes_kept(&self) -> usize {
         let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let resource = self.resource.as_deref().map_or(0, ResourceRef::bytes);
+        let resource = self.resource.as_ref().map_or(0, ResourceRef::bytes);
         meta + resource + if self.keeps_body { self.body.len() } else { 0 }
     }
 

@@ -49,21 +49,21 @@ pub(crate) struct Entry {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     pub scope: Scope,
-    pub fingerprint: Arc<Fingerprint>,
+    pub fingerprint: Fingerprint,
     pub failed: bool,
     pub code: u16,
     pub meta: Vec<(String, Bytes)>,
-    pub resource: Option<Arc<ResourceRef>>,
+    pub resource: Option<ResourceRef>,
     pub body: KeptBody,
     /// The label of the store that wrote it.
     pub actor: Arc<str>,
 }
 
 impl Told {
-    pub fn new(scope: &Scope, fingerprint: &Arc<Fingerprint>, outcome: Outcome, actor: &Arc<str>) -> Self {
-        let body = KeptBody::of(&outcome);
-        let Outcome { failed, code, meta, resource, .. } = outcome;
-        let (scope, fingerprint, actor) = (scope.clone(), Arc::clone(fingerprint), Arc::clone(actor));
+    pub fn new(scope: &Scope, fingerprint: &Fingerprint, outcome: Outcome, actor: &Arc<str>) -> Self {
+        let Outcome { failed, code, meta, body, resource, keeps_body, .. } = outcome;
+        let body = KeptBody::of(body, keeps_body);
+        let (scope, fingerprint, actor) = (scope.clone(), fingerprint.clone(), Arc::clone(actor));
         Self { scope, fingerprint, failed, code, meta, resource, body, actor }
     }
 }
@@ -84,11 +84,11 @@ pub(crate) enum KeptBody {
 }
 
 impl KeptBody {
-    pub fn of(outcome: &Outcome) -> Self {
-        if outcome.keeps_body {
-            return Self::Kept(outcome.body.clone());
+    pub fn of(body: Bytes, is_kept: bool) -> Self {
+        if is_kept {
+            return Self::Kept(body);
         }
-        Self::NotKept { digest: Digest::of(&outcome.body), len: outcome.body.len() as u64 }
+        Self::NotKept { digest: Digest::of(&body), len: body.len() as u64 }
     }
 
     pub fn digest(&self) -> Digest {
@@ -161,7 +161,7 @@ impl Record {
             code: entry.code,
             failed: entry.failed,
             body,
-            resource: entry.resource.as_deref().cloned(),
+            resource: entry.resource.clone(),
             at: entry.at,
             body_until: self.body_until(),
             key_until: self.key_until(),
@@ -186,7 +186,7 @@ impl Record {
             Age::Tombstone | Age::Forgotten => Status::Tombstone {
                 failed: self.entry.failed,
                 code: self.entry.code,
-                resource: self.entry.resource.as_deref().cloned(),
+                resource: self.entry.resource.clone(),
                 at: self.entry.at,
             },
         }

@@ -84,7 +84,7 @@ fn entry(asked: &Asked) -> Entry {
         generation: 1,
         told: Arc::new(Told {
             scope: scope(asked.1.unwrap_or(SCOPES)),
-            fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap().into(),
+            fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap(),
             failed: false,
             code: 200,
             meta: Vec::new(),

@@ -12,11 +12,12 @@ use super::codec;
 use super::fault::Unreadable;
 use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::Fingerprint;
-use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, Text};
+use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
+use crate::core::text::Text;
 use crate::core::time::Timestamp;
 
 /// What never changes after creation.
@@ -214,7 +215,7 @@ impl<'e> From<&'e Told> for StoredTold<'e> {
             failed: told.failed,
             code: told.code,
             meta: told.meta.as_slice().into(),
-            resource: told.resource.as_deref().map(Cow::Borrowed),
+            resource: told.resource.as_ref().map(Cow::Borrowed),
             body: match &told.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
@@ -269,11 +270,11 @@ impl TryFrom<StoredTold<'_>> for Told {
                 operation: Operation(text(&stored.operation)),
                 key: Key(text(&stored.key)),
             },
-            fingerprint: Arc::new(stored.fingerprint.into_owned()),
+            fingerprint: stored.fingerprint.into_owned(),
             failed: stored.failed,
             code: stored.code,
             meta: stored.meta.into_owned(),
-            resource: stored.resource.map(|resource| Arc::new(resource.into_owned())),
+            resource: stored.resource.map(Cow::into_owned),
             body: match stored.body {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
@@ -284,7 +285,7 @@ impl TryFrom<StoredTold<'_>> for Told {
 }
 
 fn text(text: &str) -> Text {
-    Text::Shared(Arc::from(text))
+    Text::from(text)
 }
 
 impl From<&Note> for StoredNote {

@@ -61,7 +61,7 @@ impl Ask {
         let fingerprint = Fingerprint::of(&parts, COMPARES[self.compare]).unwrap();
         let digest = ScopeDigest::of(&scope, mode);
         let imprint = Imprint::of(digest, &scope, &fingerprint);
-        Asked { scope, digest, parts, fingerprint: fingerprint.into(), imprint, is_protected: true }
+        Asked { scope, digest, parts, fingerprint, imprint, is_protected: true }
     }
 }
 

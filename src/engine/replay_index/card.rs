@@ -72,10 +72,10 @@ pub(super) fn pack(imprint: &Imprint, record: &Record) -> Option<Vec<u64>> {
         return None;
     }
     let mut bytes = body.to_vec();
-    answer::put(&mut bytes, &entry.meta, entry.resource.as_deref());
+    answer::put(&mut bytes, &entry.meta, entry.resource.as_ref());
     let answer_rest = bytes.len() - body.len();
     let Position { class, seq } = record.position;
-    let fingerprint = Cow::Borrowed(&*entry.fingerprint);
+    let fingerprint = Cow::Borrowed(&entry.fingerprint);
     let rest = Rest { class: class.0, seq, windows: record.windows, fingerprint };
     codec::encode_into(&rest, &mut bytes).ok()?;
     let lengths =
@@ -167,11 +167,11 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
     let (receipt, kept) = receipt(words[SAID], words[AT], words[BODY_UNTIL], words[KEY_UNTIL]);
     let told = Told {
         scope,
-        fingerprint: Arc::new(rest.fingerprint.into_owned()),
+        fingerprint: rest.fingerprint.into_owned(),
         failed: receipt.failed,
         code: receipt.code,
         meta: answer::metadata(answer_rest).map(|(name, value)| (name.to_owned(), copied(value))).collect(),
-        resource: answer::resource(answer_rest).map(Arc::new),
+        resource: answer::resource(answer_rest),
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
         actor: Arc::from(""),
     };
