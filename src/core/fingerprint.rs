@@ -181,7 +181,10 @@ impl Fingerprint {
             policy: policy as u8,
             digest,
             exact: (exact != digest).then_some(exact),
-            parts: Few::of(parts.all().filter(compared).map(Print::of)),
+            parts: match names {
+                None => Few::of(parts.all().map(Print::of)),
+                Some(_) => Few::of(parts.all().filter(compared).map(Print::of)),
+            },
         })
     }
 

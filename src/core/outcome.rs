@@ -2,6 +2,7 @@
 //! kept.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -97,7 +98,7 @@ impl fmt::Debug for ResourceRef {
 pub struct Outcome {
     pub(crate) failed: bool,
     pub(crate) code: u16,
-    pub(crate) meta: Vec<(String, Bytes)>,
+    pub(crate) meta: Vec<(Text, Bytes)>,
     pub(crate) body: Bytes,
     pub(crate) resource: Option<ResourceRef>,
     pub(crate) keeps_body: bool,
@@ -145,15 +146,18 @@ impl Outcome {
     pub fn json<V: Serialize>(self, body: &V) -> Result<Self, Error> {
         let text = to_json(body)
             .map_err(|fault| Error::invalid(format!("the outcome cannot be written as JSON: {fault}")))?;
-        Ok(self.body(text).meta("content-type", "application/json"))
+        Ok(self.body(text).with_meta("content-type", Bytes::from_static(b"application/json")))
     }
 
     /// One piece of metadata, such as a header. A name given again replaces its value.
-    pub fn meta(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        let value = Bytes::copy_from_slice(value.as_ref());
+    pub fn meta(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.with_meta(name, Bytes::copy_from_slice(value.as_ref()))
+    }
+
+    fn with_meta(mut self, name: &str, value: Bytes) -> Self {
         match self.meta.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value,
-            None => self.meta.push((name.to_owned(), value)),
+            None => self.meta.push((name.into(), value)),
         }
         self
     }
@@ -234,7 +238,8 @@ pub struct Finished {
     pub key_until: Timestamp,
     /// Which use of the key this was; above 1 only with `AfterExpiry::RunAsNew`.
     pub generation: u32,
-    pub(crate) metadata: Vec<(String, Bytes)>,
+    /// Shared with the record.
+    pub(crate) metadata: Arc<[(Text, Bytes)]>,
 }
 
 impl Finished {

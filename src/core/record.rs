@@ -12,6 +12,7 @@ use super::name::Scope;
 use super::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 use super::policy::Windows;
 use super::reply::Status;
+use super::text::Text;
 use super::time::Timestamp;
 
 /// The number of a class: an immutable triple of windows. 0 is the store's own.
@@ -52,7 +53,7 @@ pub(crate) struct Told {
     pub fingerprint: Fingerprint,
     pub failed: bool,
     pub code: u16,
-    pub meta: Vec<(String, Bytes)>,
+    pub meta: Arc<[(Text, Bytes)]>,
     pub resource: Option<ResourceRef>,
     pub body: KeptBody,
     /// The label of the store that wrote it.
@@ -63,6 +64,8 @@ impl Told {
     pub fn new(scope: &Scope, fingerprint: &Fingerprint, outcome: Outcome, actor: &Arc<str>) -> Self {
         let Outcome { failed, code, meta, body, resource, keeps_body, .. } = outcome;
         let body = KeptBody::of(body, keeps_body);
+        // None takes no block.
+        let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
         let (scope, fingerprint, actor) = (scope.clone(), fingerprint.clone(), Arc::clone(actor));
         Self { scope, fingerprint, failed, code, meta, resource, body, actor }
     }
@@ -166,7 +169,7 @@ impl Record {
             body_until: self.body_until(),
             key_until: self.key_until(),
             generation: entry.generation,
-            metadata: entry.meta.clone(),
+            metadata: Arc::clone(&entry.meta),
         }
     }
 

@@ -87,7 +87,7 @@ fn entry(asked: &Asked) -> Entry {
             fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap(),
             failed: false,
             code: 200,
-            meta: Vec::new(),
+            meta: Arc::default(),
             resource: None,
             body: KeptBody::Kept(Bytes::from(vec![0; usize::from(asked.0) * 40])),
             actor: "onecho".into(),

@@ -174,7 +174,7 @@ pub(crate) struct StoredTold<'e> {
     fingerprint: Cow<'e, Fingerprint>,
     failed: bool,
     code: u16,
-    meta: Cow<'e, [(String, Bytes)]>,
+    meta: Cow<'e, [(Text, Bytes)]>,
     resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
     actor: Cow<'e, str>,
@@ -214,7 +214,7 @@ impl<'e> From<&'e Told> for StoredTold<'e> {
             fingerprint: Cow::Borrowed(&told.fingerprint),
             failed: told.failed,
             code: told.code,
-            meta: told.meta.as_slice().into(),
+            meta: Cow::Borrowed(&told.meta),
             resource: told.resource.as_ref().map(Cow::Borrowed),
             body: match &told.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
@@ -273,7 +273,7 @@ impl TryFrom<StoredTold<'_>> for Told {
             fingerprint: stored.fingerprint.into_owned(),
             failed: stored.failed,
             code: stored.code,
-            meta: stored.meta.into_owned(),
+            meta: stored.meta.into_owned().into(),
             resource: stored.resource.map(Cow::into_owned),
             body: match stored.body {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),

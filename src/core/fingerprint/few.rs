@@ -13,17 +13,14 @@ pub(super) enum Few<T> {
 }
 
 impl<T> Few<T> {
-    /// The items of an iterator that is walked twice, since their number comes first.
+    /// The items of an iterator that can be walked twice. One that knows its end takes one block.
     pub fn of(mut items: impl Iterator<Item = T> + Clone) -> Self {
-        let count = items.clone().count();
-        if count == 1
+        if items.clone().nth(1).is_none()
             && let Some(item) = items.next()
         {
             return Self::One(item);
         }
-        let mut all = Vec::with_capacity(count);
-        all.extend(items);
-        Self::Many(all.into())
+        Self::Many(items.collect())
     }
 
     pub fn as_slice(&self) -> &[T] {

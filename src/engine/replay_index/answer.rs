@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::shape::RECORD_WORDS;
 use crate::core::outcome::ResourceRef;
+use crate::core::text::Text;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
@@ -52,7 +53,7 @@ impl AnswerBuffer {
 }
 
 /// Appends metadata and resource. What is too long for its length is too long for a slot as well.
-pub(super) fn put(out: &mut Vec<u8>, meta: &[(String, Bytes)], resource: Option<&ResourceRef>) {
+pub(super) fn put(out: &mut Vec<u8>, meta: &[(Text, Bytes)], resource: Option<&ResourceRef>) {
     put_length(out, meta.len());
     for (name, value) in meta {
         put_length(out, name.len());

@@ -170,7 +170,7 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
         fingerprint: rest.fingerprint.into_owned(),
         failed: receipt.failed,
         code: receipt.code,
-        meta: answer::metadata(answer_rest).map(|(name, value)| (name.to_owned(), copied(value))).collect(),
+        meta: answer::metadata(answer_rest).map(|(name, value)| (name.into(), copied(value))).collect(),
         resource: answer::resource(answer_rest),
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
         actor: Arc::from(""),
@@ -201,7 +201,7 @@ pub(super) fn finished(
             KeptBody::Kept(_) => return None,
         },
     };
-    let metadata = answer::metadata(answer.rest()).map(|(name, value)| (name.to_owned(), copied(value)));
+    let metadata = answer::metadata(answer.rest()).map(|(name, value)| (name.into(), copied(value)));
     Some(Finished {
         code: receipt.code,
         failed: receipt.failed,
