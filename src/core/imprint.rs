@@ -108,7 +108,9 @@ fn put(words: &mut [u64], at: usize, bytes: &[u8]) {
         }
     };
     let (chunks, last) = bytes.as_chunks();
-    chunks.iter().for_each(|chunk| add(u64::from_le_bytes(*chunk)));
+    for chunk in chunks {
+        add(u64::from_le_bytes(*chunk));
+    }
     if !last.is_empty() {
         add(last.iter().rev().fold(0, |word, byte| word << u8::BITS | u64::from(*byte)));
     }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_lie_in_words_as_in_a_row() {
+    fn bytes_lie_in_words_one_behind_the_other() {
         let all: Vec<u8> = (1..=40).collect();
         for first in 0..24 {
             for second in 0..=16 {

@@ -62,6 +62,7 @@ impl RowKey {
     }
 
     /// As [`RowKey::parse`].
+    #[expect(clippy::needless_pass_by_value, reason = "the bytes are the caller's no longer")]
     pub fn of_bytes(bytes: Bytes) -> Option<Self> {
         Self::parse(&bytes)
     }

@@ -188,7 +188,7 @@ impl Parts {
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.all().map(|part| &*part.name).collect();
+        let names: Vec<&str> = self.list.as_slice().iter().map(|part| &*part.name).collect();
         f.debug_struct("Parts").field("names", &names).field("defect", &self.defect).finish()
     }
 }

@@ -20,11 +20,12 @@ fn written(value: &impl Serialize) -> Vec<u8> {
 }
 
 fn check(text: &str) {
+    let owned = text.to_owned();
     let hasher = std::hash::RandomState::new();
     for one in everywhere(text) {
         assert_eq!((one.as_str(), one.as_bytes(), &*one), (text, text.as_bytes(), text));
         assert_eq!(one.clone(), one);
-        assert!(one == *text && one == text && one == text.to_owned());
+        assert!(one == *text && one == text && one == owned);
         assert_eq!(hasher.hash_one(&one), hasher.hash_one(text));
         assert_eq!((format!("{one:>9}"), format!("{one:?}")), (format!("{text:>9}"), format!("{text:?}")));
         assert_eq!(written(&one), written(&text));
