@@ -73,8 +73,7 @@ impl<'s, 'e> Effects<'s, 'e> {
     /// `Invalid` when the value cannot be written, `LimitExceeded` when it or the command grows too large.
     pub fn create<T>(&mut self, kind: &Kind<T>, id: &str, value: &T) -> Result<ResourceRef, Error> {
         let value = encoded(kind, value)?;
-        self.stage(kind, id, Change::Create(value))?;
-        Ok(kind.at(id))
+        self.stage(kind, id, Change::Create(value))
     }
 
     /// Writes a row, whatever stands there. With a [`get`](Effects::get) before it, only over what was read.
@@ -84,8 +83,7 @@ impl<'s, 'e> Effects<'s, 'e> {
     /// As [`Effects::create`].
     pub fn put<T>(&mut self, kind: &Kind<T>, id: &str, value: &T) -> Result<ResourceRef, Error> {
         let value = encoded(kind, value)?;
-        self.stage(kind, id, Change::Put(value))?;
-        Ok(kind.at(id))
+        self.stage(kind, id, Change::Put(value))
     }
 
     /// Writes a row unless it has seen an event of this time or a newer one; then the row stays, counted as
@@ -102,7 +100,7 @@ impl<'s, 'e> Effects<'s, 'e> {
         value: &T,
     ) -> Result<(), Error> {
         let value = encoded(kind, value)?;
-        self.stage(kind, id, Change::PutIfNewer(value, time))
+        self.stage(kind, id, Change::PutIfNewer(value, time)).map(drop)
     }
 
     /// Adds, unless that ends below `floor`: says which. Guards only this answer, so that a hot counter does
@@ -122,7 +120,7 @@ impl<'s, 'e> Effects<'s, 'e> {
     ///
     /// `LimitExceeded` when the command grows too large.
     pub fn remove<T>(&mut self, kind: &Kind<T>, id: &str) -> Result<(), Error> {
-        self.stage(kind, id, Change::Remove)
+        self.stage(kind, id, Change::Remove).map(drop)
     }
 
     /// Removes a row unless it has seen an event of this time or a newer one. Leaves the time behind, so that
@@ -132,7 +130,7 @@ impl<'s, 'e> Effects<'s, 'e> {
     ///
     /// As [`Effects::remove`].
     pub fn remove_if_newer<T>(&mut self, kind: &Kind<T>, id: &str, time: Timestamp) -> Result<(), Error> {
-        self.stage(kind, id, Change::RemoveIfNewer(time))
+        self.stage(kind, id, Change::RemoveIfNewer(time)).map(drop)
     }
 
     /// Takes a value under a name for `holder`, within its tenant, or within all where the holder is shared.
@@ -177,9 +175,12 @@ impl<'s, 'e> Effects<'s, 'e> {
         Ok(kind.key(self.staging.tenant(), id))
     }
 
-    fn stage<T>(&mut self, kind: &Kind<T>, id: &str, change: Change) -> Result<(), Error> {
+    /// Stages a change of a row; names the row.
+    fn stage<T>(&mut self, kind: &Kind<T>, id: &str, change: Change) -> Result<ResourceRef, Error> {
         let key = self.key(kind, id)?;
-        self.staging.stage(key, change)
+        let row = kind.at_key(&key, id);
+        self.staging.stage(key, change)?;
+        Ok(row)
     }
 
     fn unique_key(&self, name: &str, value: &str, holder: &ResourceRef) -> Result<RowKey, Error> {

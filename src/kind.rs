@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 
 use crate::core::error::Error;
 use crate::core::finite::to_json;
-use crate::core::name::{NAME_BYTES_MAX, Tenant, Text, checked, is_name};
+use crate::core::name::{NAME_BYTES_MAX, Tenant, checked, is_name};
 use crate::core::outcome::ResourceRef;
 use crate::core::row::{Codec, RowKey};
+use crate::core::text::Text;
 use crate::db::codec;
 
 /// A kind of resource and how its values are written.
@@ -112,7 +113,7 @@ impl<T> Kind<T> {
         read: fn(&Bytes) -> Result<T, Error>,
     ) -> Self {
         assert!(is_name(name), "a name is 1 to 128 bytes without control characters");
-        Self { name: Text::Constant(name), codec, is_shared: false, write, read, of: PhantomData }
+        Self { name: Text::constant(name), codec, is_shared: false, write, read, of: PhantomData }
     }
 
     /// One space for all tenants, such as stock; by default each tenant has its own.
@@ -125,7 +126,12 @@ impl<T> Kind<T> {
     /// Names a row of this kind.
     #[must_use]
     pub fn at(&self, id: &str) -> ResourceRef {
-        ResourceRef::new(self.name.as_str(), id, self.is_shared)
+        ResourceRef { kind: self.name.clone(), id: id.into(), shared: self.is_shared }
+    }
+
+    /// The same of the row at `key`, whose text it shares.
+    pub(crate) fn at_key(&self, key: &RowKey, id: &str) -> ResourceRef {
+        ResourceRef { kind: self.name.clone(), id: key.ending(id.len()), shared: self.is_shared }
     }
 
     pub(crate) fn codec(&self) -> Codec {

@@ -104,6 +104,7 @@ pub use crate::core::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 pub use crate::core::policy::{AfterExpiry, Policy, WhileRunning};
 pub use crate::core::receipt::Receipt;
 pub use crate::core::reply::{Advice, Refused, Reply, Status};
+pub use crate::core::text::Text;
 pub use crate::core::time::Timestamp;
 pub use crate::db::commit::CommitMode;
 pub use crate::db::verify::VerifyReport;

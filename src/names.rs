@@ -1,6 +1,7 @@
 //! What names need from the operating system. Everything else about them is the core's.
 
-use crate::core::name::{Key, Text, hex};
+use crate::core::name::{Key, hex};
+use crate::core::text::Text;
 use crate::engine;
 
 impl Key {

@@ -194,7 +194,7 @@ impl Request {
             digest,
             parts,
             imprint: Imprint::of(digest, &self.scope, &fingerprint),
-            fingerprint: Arc::new(fingerprint),
+            fingerprint,
             is_protected: self.is_protected,
         }))
     }

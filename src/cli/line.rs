@@ -62,7 +62,7 @@ pub(super) struct Named {
 
 impl From<&ResourceRef> for Named {
     fn from(resource: &ResourceRef) -> Self {
-        Self { kind: resource.kind.clone(), id: resource.id.clone() }
+        Self { kind: resource.kind.to_string(), id: resource.id.to_string() }
     }
 }
 

@@ -20,6 +20,7 @@ use super::effect::Note;
 use super::name::ScopeDigest;
 use super::outcome::ResourceRef;
 use super::record::{ClassId, Entry, KeptBody, Position, Told};
+use super::text::Text;
 
 /// One link: what the next entry stands on.
 pub(crate) type Link = [u8; 32];
@@ -105,7 +106,7 @@ fn detail(told: &Told) -> [u8; 32] {
 }
 
 /// What goes when the body window is over: the outcome.
-fn outcome(meta: &[(String, Bytes)], body: &KeptBody) -> [u8; 32] {
+fn outcome(meta: &[(Text, Bytes)], body: &KeptBody) -> [u8; 32] {
     let mut out = Layout::default();
     out.u32(len_u32(meta.len()));
     for (name, value) in meta {

@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     pub digest: ScopeDigest,
     pub parts: Parts,
     /// What a new record would keep.
-    pub fingerprint: Arc<Fingerprint>,
+    pub fingerprint: Fingerprint,
     /// Scope and fingerprint, to be compared where a record lies.
     pub imprint: Imprint,
     /// A command without a key: runs, leaves an entry, is never looked up.
@@ -202,7 +202,7 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
         failed: entry.failed,
         code: entry.code,
         at: entry.at,
-        resource: entry.resource.as_deref().filter(|_| is_same).cloned(),
+        resource: entry.resource.as_ref().filter(|_| is_same).cloned(),
         digest: is_same.then(|| entry.body.digest()),
     };
     debug_assert!(is_same || invariants::tells_another_nothing(&reply));

@@ -37,9 +37,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::core::audit::Layout;
+use crate::core::text::Text;
 
+mod few;
 mod parts;
 
+use few::Few;
 pub(crate) use parts::name_defect;
 use parts::{Digests, Part, framed, n64};
 pub use parts::{PARTS_MAX, Parts, RESERVED};
@@ -116,12 +119,12 @@ pub struct Fingerprint {
     /// Where it is not `digest`.
     exact: Option<[u8; 32]>,
     /// Strictly ascending by name. The names decide what is compared; the prints only name what differs.
-    parts: Vec<Print>,
+    parts: Few<Print>,
 }
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Print {
-    name: String,
+    name: Text,
     exact: [u8; 8],
     /// Where the full canonical digest is not the exact one.
     canonical: Option<[u8; 8]>,
@@ -167,16 +170,21 @@ impl Fingerprint {
             }
         }
         let compared =
-            |part: &&Part| *part.name == *RESERVED || names.is_none_or(|names| names.contains(&&*part.name));
+            |part: &&Part| part.name == RESERVED || names.is_none_or(|names| names.contains(&&*part.name));
         let exact = request_digest(parts.all().filter(compared), exact_of);
-        let canonical = request_digest(parts.all().filter(compared), canonical_of);
+        let differs = parts.all().any(|part| part.digests.exact != part.digests.canonical);
+        let canonical =
+            if differs { request_digest(parts.all().filter(compared), canonical_of) } else { exact };
         let digest = if policy == Policy::Exact { exact } else { canonical };
         Ok(Self {
             scheme: SCHEME,
             policy: policy as u8,
             digest,
             exact: (exact != digest).then_some(exact),
-            parts: parts.all().filter(compared).map(Print::of).collect(),
+            parts: match names {
+                None => Few::of(parts.all().map(Print::of)),
+                Some(_) => Few::of(parts.all().filter(compared).map(Print::of)),
+            },
         })
     }
 
@@ -188,8 +196,9 @@ impl Fingerprint {
         if self.scheme != SCHEME || self.policy().is_none() {
             return Ok(()); // A newer version's: what is right there nobody here can tell.
         }
-        let sorted = self.parts.is_sorted_by(|a, b| a.name < b.name);
-        if self.parts.is_empty() || self.parts.len() > PARTS_MAX + 1 || !sorted {
+        let parts = self.parts.as_slice();
+        let sorted = parts.is_sorted_by(|a, b| a.name < b.name);
+        if parts.is_empty() || parts.len() > PARTS_MAX + 1 || !sorted {
             return Err("the part names of its fingerprint are damaged".to_owned());
         }
         Ok(())
@@ -226,9 +235,9 @@ impl Fingerprint {
         out.u8(self.policy);
         out.bytes(&self.digest);
         out.bytes(self.exact.as_ref().map_or(&[], |exact| &exact[..]));
-        out.u64(self.parts.len() as u64);
-        for print in &self.parts {
-            out.text(&print.name);
+        out.u64(self.parts.as_slice().len() as u64);
+        for print in self.parts.as_slice() {
+            out.bytes(print.name.as_bytes());
             out.bytes(&print.exact);
             out.bytes(print.canonical.as_ref().map_or(&[], |canonical| &canonical[..]));
         }
@@ -238,14 +247,14 @@ impl Fingerprint {
         [Policy::Exact, Policy::Canonical, Policy::Parts].into_iter().find(|&it| it as u8 == self.policy)
     }
 
-    fn print(&self, name: &str) -> Option<&Print> {
-        let at = self.parts.binary_search_by(|print| (*print.name).cmp(name)).ok()?;
-        Some(&self.parts[at])
+    fn print(&self, name: &Text) -> Option<&Print> {
+        let parts = self.parts.as_slice();
+        parts.binary_search_by(|print| print.name.cmp(name)).ok().map(|at| &parts[at])
     }
 
     /// Whether this part of a retry is looked at. All are, but what a chosen list leaves out.
     fn compares(&self, part: &Part, policy: Policy) -> bool {
-        policy != Policy::Parts || *part.name == *RESERVED || self.print(&part.name).is_some()
+        policy != Policy::Parts || part.name == RESERVED || self.print(&part.name).is_some()
     }
 
     fn agrees(&self, asked: &Parts, policy: Policy) -> bool {
@@ -261,7 +270,7 @@ impl Fingerprint {
     fn difference(&self, asked: &Parts, policy: Policy) -> Match {
         let mut names = BTreeSet::new();
         let mut formatting_only = policy == Policy::Exact && asked.defect().is_none();
-        for print in &self.parts {
+        for print in self.parts.as_slice() {
             let part = asked.get(&print.name);
             let same_octets = part.is_some_and(|part| print.exact == head(&part.digests.exact));
             let same_content = part.is_some_and(|part| print.canonical() == head(&part.digests.canonical));
@@ -273,12 +282,12 @@ impl Fingerprint {
         for part in asked.all().filter(|part| self.compares(part, policy)) {
             if self.print(&part.name).is_none() {
                 formatting_only = false;
-                names.insert(&part.name);
+                names.insert(&*part.name);
             }
         }
         if names.is_empty() {
             formatting_only = false;
-            names.extend(self.parts.iter().map(|print| &*print.name));
+            names.extend(self.parts.as_slice().iter().map(|print| &*print.name));
         }
         Match::Differs { parts: names.into_iter().map(str::to_owned).collect(), formatting_only }
     }
@@ -286,7 +295,7 @@ impl Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.parts.iter().map(|print| &*print.name).collect();
+        let names: Vec<&str> = self.parts.as_slice().iter().map(|print| &*print.name).collect();
         f.debug_struct("Fingerprint")
             .field("scheme", &self.scheme)
             .field("policy", &self.policy)
@@ -299,7 +308,7 @@ impl Print {
     fn of(part: &Part) -> Self {
         let Digests { exact, canonical } = part.digests;
         Self {
-            name: part.name.to_string(),
+            name: part.name.clone(),
             exact: head(&exact),
             canonical: (canonical != exact).then(|| head(&canonical)),
         }
@@ -325,7 +334,7 @@ fn request_digest<'p>(
 ) -> [u8; 32] {
     let mut hasher = Sha256::new().chain_update(REQUEST_DOMAIN).chain_update(n64(parts.clone().count()));
     for part in parts {
-        framed(&mut hasher, &part.name);
+        framed(&mut hasher, part.name.as_bytes());
         hasher.update(digest(part));
     }
     hasher.finalize().into()

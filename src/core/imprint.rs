@@ -12,6 +12,7 @@
 
 use super::fingerprint::Fingerprint;
 use super::name::{Scope, ScopeDigest};
+use super::text::Text;
 
 /// Words before the names: four of the digest, one of numbers and lengths.
 pub(crate) const HEAD_WORDS: usize = 5;
@@ -33,7 +34,7 @@ pub(crate) struct Imprint {
 impl Imprint {
     /// The imprint of a request, and of the record that it would make.
     pub fn of(digest: ScopeDigest, scope: &Scope, fingerprint: &Fingerprint) -> Self {
-        let names = [scope.tenant.as_str(), scope.operation.as_str(), scope.key.as_str()];
+        let names = [&scope.tenant.0, &scope.operation.0, &scope.key.0].map(Text::as_bytes);
         let bytes: usize = names.iter().map(|name| name.len()).sum();
         let count = HEAD_WORDS + bytes.div_ceil(size_of::<u64>());
         let mut imprint = Self {
@@ -44,12 +45,15 @@ impl Imprint {
         };
         let (scheme, policy, decides) = fingerprint.deciding();
         let words = imprint.long.as_deref_mut().unwrap_or(&mut imprint.short);
-        put(&mut words[..HEAD_WORDS - 1], decides.iter());
+        put(words, 0, decides);
         words[HEAD_WORDS - 1] =
             names.iter().fold(u64::from(scheme) << 8 | u64::from(policy), |word, name| {
                 word << LENGTH_BITS | name.len() as u64
             });
-        put(&mut words[HEAD_WORDS..], names.iter().flat_map(|name| name.as_bytes()));
+        names.iter().fold(HEAD_WORDS * size_of::<u64>(), |at, name| {
+            put(words, at, name);
+            at + name.len()
+        });
         imprint
     }
 
@@ -90,19 +94,44 @@ pub(crate) fn name_bytes(word: u64) -> [usize; 3] {
     [2, 1, 0].map(|place| (word >> (place * LENGTH_BITS)) as usize & ((1 << LENGTH_BITS) - 1))
 }
 
-/// Bytes into words, little end first, the last word filled up with zeros.
-fn put<'b>(words: &mut [u64], bytes: impl Iterator<Item = &'b u8>) {
-    let (mut words, mut word, mut bits) = (words.iter_mut(), 0, 0);
-    let mut end = |word| words.next().map_or((), |end| *end = word);
-    for byte in bytes {
-        word |= u64::from(*byte) << bits;
-        bits += u8::BITS;
-        if bits == u64::BITS {
-            end(word);
-            (word, bits) = (0, 0);
+/// Bytes into words, little end first, from the byte `at` on; words not written before are zero.
+fn put(words: &mut [u64], at: usize, bytes: &[u8]) {
+    let shift = at % size_of::<u64>() * u8::BITS as usize;
+    let mut words = words.get_mut(at / size_of::<u64>()..).unwrap_or_default();
+    let mut add = |word: u64| {
+        if let [this, rest @ ..] = std::mem::take(&mut words) {
+            *this |= word << shift;
+            if let (Some(next), 1..) = (rest.first_mut(), shift) {
+                *next |= word >> (u64::BITS as usize - shift);
+            }
+            words = rest;
         }
+    };
+    let (chunks, last) = bytes.as_chunks();
+    for chunk in chunks {
+        add(u64::from_le_bytes(*chunk));
     }
-    if bits > 0 {
-        end(word);
+    if !last.is_empty() {
+        add(last.iter().rev().fold(0, |word, byte| word << u8::BITS | u64::from(*byte)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_lie_in_words_one_behind_the_other() {
+        let all: Vec<u8> = (1..=40).collect();
+        for first in 0..24 {
+            for second in 0..=16 {
+                let mut words = [0; 6];
+                put(&mut words, 0, &all[..first]);
+                put(&mut words, first, &all[first..first + second]);
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                assert_eq!(&bytes[..first + second], &all[..first + second]);
+                assert!(bytes[first + second..].iter().all(|byte| *byte == 0), "{first} {second}");
+            }
+        }
     }
 }

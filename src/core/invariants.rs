@@ -50,7 +50,7 @@ pub(crate) fn replay_is_the_record(record: &Record, finished: &Finished) -> bool
     };
     body && finished.code == entry.code
         && finished.failed == entry.failed
-        && finished.resource.as_ref() == entry.resource.as_deref()
+        && finished.resource == entry.resource
         && finished.metadata == entry.meta
         && finished.at == entry.at
         && finished.generation == entry.generation

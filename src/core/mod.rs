@@ -16,4 +16,5 @@ pub(crate) mod receipt;
 pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod row;
+pub(crate) mod text;
 pub(crate) mod time;

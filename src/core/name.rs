@@ -2,13 +2,12 @@
 //! must not know what a command does.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, ErrorKind};
+use super::text::{Text, is_printable_ascii};
 
 /// The longest tenant, operation, kind, step or uniqueness name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -18,54 +17,6 @@ pub const KEY_CHARS_MAX: usize = 255;
 pub const KEY_BYTES_MAX: usize = 4 * KEY_CHARS_MAX;
 /// The longest id of a resource or value of a uniqueness, in bytes.
 pub const ID_BYTES_MAX: usize = 1024;
-
-/// Text that is either a constant of the program or shared by reference count.
-#[derive(Clone)]
-pub(crate) enum Text {
-    Constant(&'static str),
-    Shared(Arc<str>),
-}
-
-impl Text {
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Self::Constant(text) => text,
-            Self::Shared(text) => text,
-        }
-    }
-}
-
-impl From<&str> for Text {
-    fn from(text: &str) -> Self {
-        Self::Shared(text.into())
-    }
-}
-
-impl PartialEq for Text {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for Text {}
-
-impl PartialOrd for Text {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Text {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.as_str().cmp(other.as_str())
-    }
-}
-
-impl Hash for Text {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
-    }
-}
 
 /// True for a name that may stand in a row key: not empty, not too long, no control byte.
 ///
@@ -100,7 +51,7 @@ pub(crate) fn checked(what: &str, text: &str, bytes_max: usize) -> Result<(), Er
         "is empty".to_owned()
     } else if text.len() > bytes_max {
         format!("has {} bytes, more than {bytes_max}", text.len())
-    } else if text.chars().any(is_unprintable) {
+    } else if !is_printable_ascii(text) && text.chars().any(is_unprintable) {
         "holds a control character".to_owned()
     } else {
         return Ok(());
@@ -130,7 +81,7 @@ macro_rules! name {
             #[must_use]
             pub const fn new(name: &'static str) -> Self {
                 assert!(is_name(name), "a name is 1 to 128 bytes without control characters");
-                Self(Text::Constant(name))
+                Self(Text::constant(name))
             }
 
             /// A name that comes from outside.
@@ -213,7 +164,8 @@ impl Key {
     /// `Invalid` when it is empty or holds a control character; `LimitExceeded` above 255 characters.
     pub fn parse(text: &str) -> Result<Self, Error> {
         checked("key", text, KEY_BYTES_MAX)?;
-        let chars = text.chars().count();
+        // A character has one byte at least.
+        let chars = if text.len() > KEY_CHARS_MAX { text.chars().count() } else { 0 };
         if chars > KEY_CHARS_MAX {
             let fault = format!("key has {chars} characters, more than {KEY_CHARS_MAX}");
             return Err(Error::new(ErrorKind::LimitExceeded, fault));
@@ -332,11 +284,11 @@ impl ScopeDigest {
             ScopeMode::PerOperation => 0,
             ScopeMode::PerTenant => 1,
         }]);
-        feed(&mut hash, scope.tenant.as_str().as_bytes());
+        feed(&mut hash, scope.tenant.0.as_bytes());
         if mode == ScopeMode::PerOperation {
-            feed(&mut hash, scope.operation.as_str().as_bytes());
+            feed(&mut hash, scope.operation.0.as_bytes());
         }
-        feed(&mut hash, scope.key.as_str().as_bytes());
+        feed(&mut hash, scope.key.0.as_bytes());
         let mut short = [0; 16];
         short.copy_from_slice(&hash.finalize()[..16]);
         Self(short)
@@ -351,9 +303,14 @@ pub(crate) fn feed(hash: &mut Sha256, bytes: &[u8]) {
 
 /// Lower-case hexadecimal text.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 0xF)]));
+    }
+    text
 }
+
+#[cfg(test)]
+mod tests;

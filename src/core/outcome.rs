@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::{Error, ErrorKind};
 use super::finite::to_json;
 use super::name::{ID_BYTES_MAX, NAME_BYTES_MAX, checked, hex};
+use super::text::Text;
 use super::time::Timestamp;
 
 /// The most metadata entries an outcome may carry.
@@ -44,15 +45,15 @@ impl fmt::Debug for Digest {
 #[non_exhaustive]
 pub struct ResourceRef {
     /// The kind's name.
-    pub kind: String,
+    pub kind: Text,
     /// The id within the kind.
-    pub id: String,
+    pub id: Text,
     pub(crate) shared: bool,
 }
 
 impl ResourceRef {
     pub(crate) fn new(kind: &str, id: &str, shared: bool) -> Self {
-        Self { kind: kind.to_owned(), id: id.to_owned(), shared }
+        Self { kind: kind.into(), id: id.into(), shared }
     }
 
     /// Whether the row belongs to all tenants.
@@ -97,9 +98,9 @@ impl fmt::Debug for ResourceRef {
 pub struct Outcome {
     pub(crate) failed: bool,
     pub(crate) code: u16,
-    pub(crate) meta: Vec<(String, Bytes)>,
+    pub(crate) meta: Vec<(Text, Bytes)>,
     pub(crate) body: Bytes,
-    pub(crate) resource: Option<Arc<ResourceRef>>,
+    pub(crate) resource: Option<ResourceRef>,
     pub(crate) keeps_body: bool,
     pub(crate) with_effects: bool,
 }
@@ -145,22 +146,25 @@ impl Outcome {
     pub fn json<V: Serialize>(self, body: &V) -> Result<Self, Error> {
         let text = to_json(body)
             .map_err(|fault| Error::invalid(format!("the outcome cannot be written as JSON: {fault}")))?;
-        Ok(self.body(text).meta("content-type", "application/json"))
+        Ok(self.body(text).with_meta("content-type", Bytes::from_static(b"application/json")))
     }
 
     /// One piece of metadata, such as a header. A name given again replaces its value.
-    pub fn meta(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        let value = Bytes::copy_from_slice(value.as_ref());
+    pub fn meta(self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.with_meta(name, Bytes::copy_from_slice(value.as_ref()))
+    }
+
+    fn with_meta(mut self, name: &str, value: Bytes) -> Self {
         match self.meta.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value,
-            None => self.meta.push((name.to_owned(), value)),
+            None => self.meta.push((name.into(), value)),
         }
         self
     }
 
     /// The resource that the command made or is about.
     pub fn resource(mut self, made: &ResourceRef) -> Self {
-        self.resource = Some(Arc::new(made.clone()));
+        self.resource = Some(made.clone());
         self
     }
 
@@ -174,7 +178,7 @@ impl Outcome {
     /// What the outcome takes of its operation's limit.
     pub(crate) fn bytes_kept(&self) -> usize {
         let meta: usize = self.meta.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let resource = self.resource.as_deref().map_or(0, ResourceRef::bytes);
+        let resource = self.resource.as_ref().map_or(0, ResourceRef::bytes);
         meta + resource + if self.keeps_body { self.body.len() } else { 0 }
     }
 
@@ -234,7 +238,8 @@ pub struct Finished {
     pub key_until: Timestamp,
     /// Which use of the key this was; above 1 only with `AfterExpiry::RunAsNew`.
     pub generation: u32,
-    pub(crate) metadata: Vec<(String, Bytes)>,
+    /// Shared with the record.
+    pub(crate) metadata: Arc<[(Text, Bytes)]>,
 }
 
 impl Finished {

@@ -12,6 +12,7 @@ use super::name::Scope;
 use super::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 use super::policy::Windows;
 use super::reply::Status;
+use super::text::Text;
 use super::time::Timestamp;
 
 /// The number of a class: an immutable triple of windows. 0 is the store's own.
@@ -49,21 +50,23 @@ pub(crate) struct Entry {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     pub scope: Scope,
-    pub fingerprint: Arc<Fingerprint>,
+    pub fingerprint: Fingerprint,
     pub failed: bool,
     pub code: u16,
-    pub meta: Vec<(String, Bytes)>,
-    pub resource: Option<Arc<ResourceRef>>,
+    pub meta: Arc<[(Text, Bytes)]>,
+    pub resource: Option<ResourceRef>,
     pub body: KeptBody,
     /// The label of the store that wrote it.
     pub actor: Arc<str>,
 }
 
 impl Told {
-    pub fn new(scope: &Scope, fingerprint: &Arc<Fingerprint>, outcome: Outcome, actor: &Arc<str>) -> Self {
-        let body = KeptBody::of(&outcome);
-        let Outcome { failed, code, meta, resource, .. } = outcome;
-        let (scope, fingerprint, actor) = (scope.clone(), Arc::clone(fingerprint), Arc::clone(actor));
+    pub fn new(scope: &Scope, fingerprint: &Fingerprint, outcome: Outcome, actor: &Arc<str>) -> Self {
+        let Outcome { failed, code, meta, body, resource, keeps_body, .. } = outcome;
+        let body = KeptBody::of(body, keeps_body);
+        // None takes no block.
+        let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
+        let (scope, fingerprint, actor) = (scope.clone(), fingerprint.clone(), Arc::clone(actor));
         Self { scope, fingerprint, failed, code, meta, resource, body, actor }
     }
 }
@@ -84,11 +87,11 @@ pub(crate) enum KeptBody {
 }
 
 impl KeptBody {
-    pub fn of(outcome: &Outcome) -> Self {
-        if outcome.keeps_body {
-            return Self::Kept(outcome.body.clone());
+    pub fn of(body: Bytes, is_kept: bool) -> Self {
+        if is_kept {
+            return Self::Kept(body);
         }
-        Self::NotKept { digest: Digest::of(&outcome.body), len: outcome.body.len() as u64 }
+        Self::NotKept { digest: Digest::of(&body), len: body.len() as u64 }
     }
 
     pub fn digest(&self) -> Digest {
@@ -161,12 +164,12 @@ impl Record {
             code: entry.code,
             failed: entry.failed,
             body,
-            resource: entry.resource.as_deref().cloned(),
+            resource: entry.resource.clone(),
             at: entry.at,
             body_until: self.body_until(),
             key_until: self.key_until(),
             generation: entry.generation,
-            metadata: entry.meta.clone(),
+            metadata: Arc::clone(&entry.meta),
         }
     }
 
@@ -186,7 +189,7 @@ impl Record {
             Age::Tombstone | Age::Forgotten => Status::Tombstone {
                 failed: self.entry.failed,
                 code: self.entry.code,
-                resource: self.entry.resource.as_deref().cloned(),
+                resource: self.entry.resource.clone(),
                 at: self.entry.at,
             },
         }

@@ -2,14 +2,17 @@
 //! command is allowed to change them (`effect`) or how they are stored (`db`).
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::audit::Layout;
 use super::name::Tenant;
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
+use super::text::{Text, joined};
 use super::time::Timestamp;
 
 /// The key of a row, as it stands in the file: a space tag, then the names, each closed by a zero byte, then
@@ -17,12 +20,14 @@ use super::time::Timestamp;
 ///
 /// Names hold no control byte, so the keys of one kind lie together and in the order of their ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RowKey(Bytes);
+pub(crate) struct RowKey(Arc<str>);
 
-const RESOURCE_OF_TENANT: u8 = b't';
-const RESOURCE_SHARED: u8 = b's';
-const UNIQUE_OF_TENANT: u8 = b'u';
-const UNIQUE_SHARED: u8 = b'v';
+const RESOURCE_OF_TENANT: &str = "t";
+const RESOURCE_SHARED: &str = "s";
+const UNIQUE_OF_TENANT: &str = "u";
+const UNIQUE_SHARED: &str = "v";
+/// Closes a name.
+const END: char = '\0';
 
 impl RowKey {
     /// The row of a resource; `tenant` is `None` in the space that all tenants share.
@@ -37,83 +42,101 @@ impl RowKey {
         Self::build(tag, tenant, name, value)
     }
 
-    fn build(tag: u8, tenant: Option<&Tenant>, name: &str, last: &str) -> Self {
-        let tenant_len = tenant.map_or(0, |tenant| tenant.as_str().len() + 1);
-        let mut key = Vec::with_capacity(2 + tenant_len + name.len() + last.len());
-        key.push(tag);
-        if let Some(tenant) = tenant {
-            key.extend_from_slice(tenant.as_str().as_bytes());
-            key.push(0);
-        }
-        key.extend_from_slice(name.as_bytes());
-        key.push(0);
-        key.extend_from_slice(last.as_bytes());
-        Self(key.into())
+    fn build(tag: &str, tenant: Option<&Tenant>, name: &str, last: &str) -> Self {
+        Self(match tenant {
+            Some(tenant) => joined(&[tag, tenant.as_str(), "\0", name, "\0", last]),
+            None => joined(&[tag, name, "\0", last]),
+        })
     }
 
     /// A key read back from the file; `None` when it has no such shape.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        Self::of_bytes(Bytes::copy_from_slice(bytes))
+        let text = str::from_utf8(bytes).ok()?;
+        split(text).map(|_| Self(text.into()))
     }
 
-    /// What sorts directly before every key that begins with `prefix`. Names no row by itself.
+    /// What sorts directly before every key that begins with `prefix`. Names no row by itself. Keys are text:
+    /// a prefix that is none is cut where it ends to be one.
     pub fn before(prefix: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(prefix))
-    }
-
-    /// As [`RowKey::parse`], without a copy.
-    pub fn of_bytes(bytes: Bytes) -> Option<Self> {
-        let key = Self(bytes);
-        if key.split().is_some() { Some(key) } else { None }
+        Self(prefix.utf8_chunks().next().map_or("", |chunk| chunk.valid()).into())
     }
 
     /// The row of another id of the same kind and space.
     pub fn sibling(&self, id: &str) -> Self {
-        let end = self.split().map_or(self.0.len(), |(_, _, last)| self.0.len() - last.len());
-        Self([&self.0[..end], id.as_bytes()].concat().into())
+        let end = split(&self.0).map_or(self.0.len(), |(_, _, last)| self.0.len() - last.len());
+        Self(joined(&[&self.0[..end], id]))
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_bytes()
     }
 
-    /// The key's bytes, shared and not copied.
+    /// A copy of the key's bytes.
     pub fn to_bytes(&self) -> Bytes {
-        self.0.clone()
+        Bytes::copy_from_slice(self.as_bytes())
+    }
+
+    /// The last `len` bytes of the key, such as the id that it was built from.
+    pub fn ending(&self, len: usize) -> Text {
+        Text::part(&self.0, self.0.len().saturating_sub(len)..self.0.len())
     }
 
     pub fn is_unique(&self) -> bool {
-        matches!(self.0.first(), Some(&(UNIQUE_OF_TENANT | UNIQUE_SHARED)))
+        self.0.starts_with(UNIQUE_OF_TENANT) || self.0.starts_with(UNIQUE_SHARED)
     }
 
     /// Whether the row belongs to all tenants.
     pub fn is_shared(&self) -> bool {
-        matches!(self.0.first(), Some(&(RESOURCE_SHARED | UNIQUE_SHARED)))
+        self.0.starts_with(RESOURCE_SHARED) || self.0.starts_with(UNIQUE_SHARED)
     }
 
     /// The kind and id, or the name and value, that this key was built from.
     pub fn reference(&self) -> ResourceRef {
-        let (_, kind, id) = self.split().unwrap_or_default();
-        ResourceRef::new(kind, id, self.is_shared())
-    }
-
-    /// Tenant (empty when shared), name, and id or value.
-    fn split(&self) -> Option<(&str, &str, &str)> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (tenant, rest) = match tag {
-            RESOURCE_OF_TENANT | UNIQUE_OF_TENANT => cut(rest)?,
-            RESOURCE_SHARED | UNIQUE_SHARED => ("", rest),
-            _ => return None,
-        };
-        let (name, last) = cut(rest)?;
-        Some((tenant, name, std::str::from_utf8(last).ok()?))
+        let (_, kind, id) = split(&self.0).unwrap_or_default();
+        let kind_end = self.0.len().saturating_sub(id.len() + END.len_utf8());
+        let kind = Text::part(&self.0, kind_end.saturating_sub(kind.len())..kind_end);
+        ResourceRef { kind, id: self.ending(id.len()), shared: self.is_shared() }
     }
 }
 
-/// Splits at the first zero byte.
-fn cut(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let at = bytes.iter().position(|&byte| byte == 0)?;
-    Some((std::str::from_utf8(&bytes[..at]).ok()?, &bytes[at + 1..]))
+/// The tenant (empty when shared), the name, and the id or value that make a key.
+fn split(key: &str) -> Option<(&str, &str, &str)> {
+    let (tag, rest) = key.split_at_checked(1)?;
+    let (tenant, rest) = match tag {
+        RESOURCE_OF_TENANT | UNIQUE_OF_TENANT => rest.split_once(END)?,
+        RESOURCE_SHARED | UNIQUE_SHARED => ("", rest),
+        _ => return None,
+    };
+    let (name, last) = rest.split_once(END)?;
+    Some((tenant, name, last))
+}
+
+/// As the bytes that stand in the file.
+impl Serialize for RowKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.as_bytes())
+    }
+}
+
+/// Fails when the bytes have not the shape of a key.
+impl<'de> Deserialize<'de> for RowKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AsKey;
+
+        impl Visitor<'_> for AsKey {
+            type Value = RowKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the key of a row")
+            }
+
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<RowKey, E> {
+                RowKey::parse(bytes).ok_or_else(|| E::custom("a key names no row"))
+            }
+        }
+
+        deserializer.deserialize_bytes(AsKey)
+    }
 }
 
 /// Shows no id: ids may identify people.
@@ -197,3 +220,6 @@ pub(crate) enum Codec {
     Bincode,
     Counter,
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,11 +165,11 @@ fn full_entry() -> Entry {
 fn full_told() -> Told {
     Told {
         scope: scope(),
-        fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap().into(),
+        fingerprint: Fingerprint::of(&parts(), Compare::Exact).unwrap(),
         failed: false,
         code: 201,
-        meta: vec![("location".to_owned(), Bytes::from_static(b"/orders/17"))],
-        resource: Some(ResourceRef::new("order", "17", false).into()),
+        meta: [("location".into(), Bytes::from_static(b"/orders/17"))].into(),
+        resource: Some(ResourceRef::new("order", "17", false)),
         body: KeptBody::Kept(Bytes::from_static(b"made")),
         actor: "edge-7".into(),
     }
@@ -182,10 +182,10 @@ fn bare_entry() -> Entry {
         transition: Transition::Unprotected,
         generation: 1,
         told: Arc::new(Told {
-            fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap().into(),
+            fingerprint: Fingerprint::of(&parts, Compare::Parts(&["body"])).unwrap(),
             failed: true,
             code: 0,
-            meta: Vec::new(),
+            meta: Arc::default(),
             resource: None,
             body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
             actor: "onecho".into(),

@@ -84,10 +84,10 @@ fn entry(asked: &Asked) -> Entry {
         generation: 1,
         told: Arc::new(Told {
             scope: scope(asked.1.unwrap_or(SCOPES)),
-            fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap().into(),
+            fingerprint: Fingerprint::of(&parts, Compare::Exact).unwrap(),
             failed: false,
             code: 200,
-            meta: Vec::new(),
+            meta: Arc::default(),
             resource: None,
             body: KeptBody::Kept(Bytes::from(vec![0; usize::from(asked.0) * 40])),
             actor: "onecho".into(),

@@ -7,18 +7,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec;
 use super::fault::Unreadable;
 use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::Fingerprint;
-use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, Text};
+use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
 use crate::core::row::{Codec, Content, Row, RowKey};
+use crate::core::text::Text;
 use crate::core::time::Timestamp;
 
 /// What never changes after creation.
@@ -136,17 +136,8 @@ pub(crate) struct Tail<R = LateRow, S = State> {
 /// One row as a commit leaves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LateRow {
-    #[serde(serialize_with = "put_key", deserialize_with = "take_key")]
     pub key: RowKey,
     pub image: Image,
-}
-
-fn put_key<S: Serializer>(key: &RowKey, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_bytes(key.as_bytes())
-}
-
-fn take_key<'de, D: Deserializer<'de>>(from: D) -> Result<RowKey, D::Error> {
-    RowKey::of_bytes(Bytes::deserialize(from)?).ok_or_else(|| D::Error::custom("a key names no row"))
 }
 
 /// The frame of a row, shared by who reads it and the map of what waits.
@@ -208,7 +199,7 @@ pub(crate) struct StoredTold<'e> {
     fingerprint: Cow<'e, Fingerprint>,
     failed: bool,
     code: u16,
-    meta: Cow<'e, [(String, Bytes)]>,
+    meta: Cow<'e, [(Text, Bytes)]>,
     resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
     actor: Cow<'e, str>,
@@ -221,8 +212,8 @@ enum StoredBody {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredNote<B = Bytes> {
-    key: B,
+struct StoredNote {
+    key: RowKey,
     verb: u8,
     digest: Option<Digest>,
 }
@@ -248,8 +239,8 @@ impl<'e> From<&'e Told> for StoredTold<'e> {
             fingerprint: Cow::Borrowed(&told.fingerprint),
             failed: told.failed,
             code: told.code,
-            meta: told.meta.as_slice().into(),
-            resource: told.resource.as_deref().map(Cow::Borrowed),
+            meta: Cow::Borrowed(&told.meta),
+            resource: told.resource.as_ref().map(Cow::Borrowed),
             body: match &told.body {
                 KeptBody::Kept(bytes) => StoredBody::Kept(bytes.clone()),
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
@@ -283,11 +274,7 @@ struct StoredNotes<'e>(&'e [Note]);
 
 impl Serialize for StoredNotes<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.iter().map(|note| StoredNote {
-            key: Octets(note.key.as_bytes()),
-            verb: note.verb as u8,
-            digest: note.digest,
-        }))
+        to.collect_seq(self.0.iter().map(StoredNote::from))
     }
 }
 
@@ -329,11 +316,11 @@ impl TryFrom<StoredTold<'_>> for Told {
                 operation: Operation(text(&stored.operation)),
                 key: Key(text(&stored.key)),
             },
-            fingerprint: Arc::new(stored.fingerprint.into_owned()),
+            fingerprint: stored.fingerprint.into_owned(),
             failed: stored.failed,
             code: stored.code,
-            meta: stored.meta.into_owned(),
-            resource: stored.resource.map(|resource| Arc::new(resource.into_owned())),
+            meta: stored.meta.into_owned().into(),
+            resource: stored.resource.map(Cow::into_owned),
             body: match stored.body {
                 StoredBody::Kept(bytes) => KeptBody::Kept(bytes),
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
@@ -344,12 +331,12 @@ impl TryFrom<StoredTold<'_>> for Told {
 }
 
 fn text(text: &str) -> Text {
-    Text::Shared(Arc::from(text))
+    Text::from(text)
 }
 
 impl From<&Note> for StoredNote {
     fn from(note: &Note) -> Self {
-        Self { key: note.key.to_bytes(), verb: note.verb as u8, digest: note.digest }
+        Self { key: note.key.clone(), verb: note.verb as u8, digest: note.digest }
     }
 }
 
@@ -358,7 +345,7 @@ impl TryFrom<StoredNote> for Note {
 
     fn try_from(stored: StoredNote) -> Result<Self, Unreadable> {
         Ok(Self {
-            key: RowKey::parse(&stored.key).ok_or("an effect names no row")?,
+            key: stored.key,
             verb: match stored.verb {
                 0 => Verb::Write,
                 1 => Verb::Remove,

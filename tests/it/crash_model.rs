@@ -345,7 +345,7 @@ impl Model {
                 (record.failed, record.code, record.at) == (*failed, *code, at.0)
             }
             (Expect::Duplicate(kind, id), Answer::Reply(Reply::Duplicate { held, .. })) => {
-                (held.kind.as_str(), &held.id) == (*kind, id)
+                held.kind == *kind && held.id == *id
             }
             _ => false,
         };
@@ -543,7 +543,7 @@ pub fn shown(store: &Store, carts: &BTreeSet<String>) -> Shown {
         for cart in carts {
             if let Some(holder) = store.holder(tenant, "cart", cart).unwrap() {
                 assert_eq!(holder.kind, "order");
-                shown.held.insert((at, cart.clone()), holder.id);
+                shown.held.insert((at, cart.clone()), holder.id.into());
             }
         }
     }

@@ -205,7 +205,8 @@ impl Model {
                 assert_eq!(sum, self.counters.get(&(at, id)).copied());
             }
             for value in 0..3 {
-                let holder = store.holder(tenant, "seat", &value.to_string()).unwrap().map(|held| held.id);
+                let holder =
+                    store.holder(tenant, "seat", &value.to_string()).unwrap().map(|held| held.id.to_string());
                 assert_eq!(holder, self.held.get(&(at, value)).map(u8::to_string));
             }
         }

@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::iter::repeat_n;
 use std::slice;
 use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::core::text::{Text, is_printable_ascii};
 use crate::core::{finite, json};
 
 /// The name of a part has this many bytes at most.
@@ -20,6 +22,9 @@ pub const PARTS_MAX: usize = 32;
 /// The part that carries the operation where the key is the tenant's: always compared, never chosen.
 pub const RESERVED: &str = "@operation";
 
+/// Room is made for so many parts at once.
+const PARTS_USUAL: usize = 4;
+
 // Domain separation of the part digests.
 const OCTETS: u8 = 1;
 const FIELDS: u8 = 2;
@@ -27,17 +32,33 @@ const FIELDS: u8 = 2;
 /// The named parts of one request, as digests. A clone copies no content.
 #[derive(Clone, Default)]
 pub struct Parts {
-    /// Strictly ascending by name.
-    list: Arc<Vec<Part>>,
+    list: List,
     defect: Option<Arc<str>>,
+}
+
+/// Parts, strictly ascending by name. One by itself takes no block, and more take one, which is shared.
+#[derive(Clone, Default)]
+enum List {
+    #[default]
+    None,
+    One(Part),
+    /// The first `len`; what is behind them is room.
+    Many {
+        parts: Arc<[Part]>,
+        len: usize,
+    },
 }
 
 /// One part: what it is called, and what is left of it.
 #[derive(Clone)]
 pub(super) struct Part {
-    pub name: Arc<str>,
+    pub name: Text,
     pub digests: Digests,
 }
+
+/// What stands where there is room for a part.
+static NO_PART: Part =
+    Part { name: Text::constant(""), digests: Digests { exact: [0; 32], canonical: [0; 32] } };
 
 /// Both digests of one part, equal where spelling makes no difference.
 #[derive(Clone, Copy)]
@@ -137,8 +158,7 @@ impl Parts {
         match self.position(name) {
             Ok(_) => self.record(format!("the part {name:?} is named twice; name each part once")),
             Err(at) => {
-                let part = Part { name: name.into(), digests: digests() };
-                Arc::make_mut(&mut self.list).insert(at, part);
+                self.list.insert(at, Part { name: name.into(), digests: digests() });
             }
         }
     }
@@ -149,27 +169,56 @@ impl Parts {
 
     /// How many parts there are besides the reserved one.
     fn own(&self) -> usize {
-        self.list.len() - usize::from(self.get(RESERVED).is_some())
+        self.all().len() - usize::from(self.get(RESERVED).is_some())
     }
 
     fn position(&self, name: &str) -> Result<usize, usize> {
-        self.list.binary_search_by(|part| (*part.name).cmp(name))
+        self.list.as_slice().binary_search_by(|part| part.name.as_bytes().cmp(name.as_bytes()))
     }
 
     /// Ascending by name.
     pub(super) fn all(&self) -> slice::Iter<'_, Part> {
-        self.list.iter()
+        self.list.as_slice().iter()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Part> {
-        self.position(name).ok().map(|at| &self.list[at])
+        self.position(name).ok().map(|at| &self.list.as_slice()[at])
     }
 }
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.list.iter().map(|part| &*part.name).collect();
+        let names: Vec<&str> = self.list.as_slice().iter().map(|part| &*part.name).collect();
         f.debug_struct("Parts").field("names", &names).field("defect", &self.defect).finish()
+    }
+}
+
+impl List {
+    fn as_slice(&self) -> &[Part] {
+        match self {
+            Self::None => &[],
+            Self::One(part) => slice::from_ref(part),
+            Self::Many { parts, len } => &parts[..*len],
+        }
+    }
+
+    fn insert(&mut self, at: usize, part: Part) {
+        if let Self::Many { parts, len } = self
+            && *len < parts.len()
+        {
+            let parts = Arc::make_mut(parts);
+            parts[*len] = part;
+            *len += 1;
+            parts[at..*len].rotate_right(1);
+        } else if let Self::None = self {
+            *self = Self::One(part);
+        } else {
+            let (before, after) = self.as_slice().split_at(at);
+            let len = before.len() + 1 + after.len();
+            let room = repeat_n(&NO_PART, len.next_multiple_of(PARTS_USUAL) - len);
+            let parts = before.iter().chain([&part]).chain(after).chain(room).cloned().collect();
+            *self = Self::Many { parts, len };
+        }
     }
 }
 
@@ -186,14 +235,14 @@ fn octets(content: &[u8]) -> [u8; 32] {
 fn fields_digest(fields: &[(&str, &str)]) -> [u8; 32] {
     let mut hasher = Sha256::new().chain_update([FIELDS]).chain_update(n64(fields.len()));
     for (name, value) in fields {
-        framed(&mut hasher, name);
-        framed(&mut hasher, value);
+        framed(&mut hasher, name.as_bytes());
+        framed(&mut hasher, value.as_bytes());
     }
     hasher.finalize().into()
 }
 
 /// A text whose end cannot be moved.
-pub(super) fn framed(hasher: &mut Sha256, text: &str) {
+pub(super) fn framed(hasher: &mut Sha256, text: &[u8]) {
     hasher.update(n64(text.len()));
     hasher.update(text);
 }
@@ -210,7 +259,7 @@ pub(crate) fn name_defect(name: &str) -> Option<String> {
         Some("a part has no name; name it".to_owned())
     } else if name.len() > PART_NAME_BYTES_MAX {
         Some(format!("a part name has {} bytes; {PART_NAME_BYTES_MAX} are allowed", name.len()))
-    } else if name.chars().any(char::is_control) {
+    } else if !is_printable_ascii(name) && name.chars().any(char::is_control) {
         Some(format!("the part name {name:?} has a control character; leave it out"))
     } else if name == RESERVED {
         Some(format!("the part name {RESERVED:?} is reserved; choose another"))

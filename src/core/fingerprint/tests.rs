@@ -241,9 +241,11 @@ fn a_later_scheme_or_policy_decodes_and_is_not_guessed_about() {
         assert_eq!(read.judge(&json("[1, 2]")), Match::Unknowable);
         assert_eq!(read.check(), Ok(()), "it is not damaged");
     }
-    let twice = [known.parts.clone(), known.parts.clone()].concat();
+    let twice = [known.parts.as_slice(), known.parts.as_slice()].concat();
     for parts in [Vec::new(), twice] {
-        assert!(Fingerprint { parts, ..known.clone() }.check().unwrap_err().contains("damaged"));
+        assert!(
+            Fingerprint { parts: parts.into(), ..known.clone() }.check().unwrap_err().contains("damaged")
+        );
     }
 }
 
@@ -312,6 +314,27 @@ fn the_number_of_parts_is_bounded_and_the_operation_is_not_counted() {
     assert!(Fingerprint::of(&many(PARTS_MAX), Compare::Exact).is_ok());
     assert!(many(PARTS_MAX + 1).defect().unwrap().contains("32"));
     assert!(parts(|it| it.bytes(&"é".repeat(32), b"")).defect().is_none());
+}
+
+#[test]
+fn parts_named_in_any_order_are_sorted_and_a_clone_keeps_its_own() {
+    for count in 0..=12 {
+        for step in [1, 5, 7, 11] {
+            let mut it = Parts::new();
+            let mut before = Vec::new();
+            for number in 0..count {
+                before.push(it.clone());
+                it.bytes(&format!("p{:02}", number * step % 13), b"");
+            }
+            before.push(it);
+            for (count, it) in before.iter().enumerate() {
+                let mut expected: Vec<String> =
+                    (0..count).map(|number| format!("p{:02}", number * step % 13)).collect();
+                expected.sort();
+                assert!(it.all().map(|part| part.name.as_str()).eq(&expected), "{it:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::core::outcome::{Body, Outcome, ResourceRef};
 use crate::core::policy::{AfterExpiry, Policy, Windows};
 use crate::core::record::{ClassId, Entry, Position, Told, Transition};
 use crate::core::reply::Reply;
+use crate::core::text::Text;
 
 const AT: u64 = 1_000;
 const COMPARES: [Compare; 3] = [Compare::Exact, Compare::Canonical, Compare::Parts(&["body"])];
@@ -61,7 +62,7 @@ impl Ask {
         let fingerprint = Fingerprint::of(&parts, COMPARES[self.compare]).unwrap();
         let digest = ScopeDigest::of(&scope, mode);
         let imprint = Imprint::of(digest, &scope, &fingerprint);
-        Asked { scope, digest, parts, fingerprint: fingerprint.into(), imprint, is_protected: true }
+        Asked { scope, digest, parts, fingerprint, imprint, is_protected: true }
     }
 }
 
@@ -187,10 +188,10 @@ proptest! {
             Some((Body::Present(body), meta)) => {
                 prop_assert_eq!(answer, receipt);
                 prop_assert_eq!(buffer.body(), &body);
-                let copied: Vec<(String, Bytes)> = metadata(buffer.rest())
-                    .map(|(name, value)| (name.to_owned(), Bytes::copy_from_slice(value)))
+                let copied: Vec<(Text, Bytes)> = metadata(buffer.rest())
+                    .map(|(name, value)| (name.into(), Bytes::copy_from_slice(value)))
                     .collect();
-                prop_assert_eq!(copied, meta);
+                prop_assert_eq!(&copied[..], &meta[..]);
             }
             _ => prop_assert_eq!(answer, None),
         }

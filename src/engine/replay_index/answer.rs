@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::shape::RECORD_WORDS;
 use crate::core::outcome::ResourceRef;
+use crate::core::text::Text;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
@@ -55,11 +56,7 @@ impl AnswerBuffer {
 
 /// Writes metadata and resource; none where they do not fit. What is too long for its length is too long for
 /// a slot as well.
-pub(super) fn put(
-    room: &mut Room<'_>,
-    meta: &[(String, Bytes)],
-    resource: Option<&ResourceRef>,
-) -> Option<()> {
+pub(super) fn put(room: &mut Room<'_>, meta: &[(Text, Bytes)], resource: Option<&ResourceRef>) -> Option<()> {
     room.length(meta.len())?;
     for (name, value) in meta {
         room.length(name.len())?;

@@ -91,10 +91,10 @@ impl Card {
             }
         }
         let before_answer = room.0.len();
-        answer::put(&mut room, &entry.meta, entry.resource.as_deref())?;
+        answer::put(&mut room, &entry.meta, entry.resource.as_ref())?;
         let before_rest = room.0.len();
         let Position { class, seq } = record.position;
-        let fingerprint = Cow::Borrowed(&*entry.fingerprint);
+        let fingerprint = Cow::Borrowed(&entry.fingerprint);
         let rest = Rest { class: class.0, seq, windows: record.windows, fingerprint };
         let record_rest = codec::encode_at(&rest, room.0)?;
         let (body, answer_rest) = (before_body - before_answer, before_answer - before_rest);
@@ -177,11 +177,11 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
     let (receipt, kept) = receipt(words[SAID], words[AT], words[BODY_UNTIL], words[KEY_UNTIL]);
     let told = Told {
         scope,
-        fingerprint: Arc::new(rest.fingerprint.into_owned()),
+        fingerprint: rest.fingerprint.into_owned(),
         failed: receipt.failed,
         code: receipt.code,
-        meta: answer::metadata(answer_rest).map(|(name, value)| (name.to_owned(), copied(value))).collect(),
-        resource: answer::resource(answer_rest).map(Arc::new),
+        meta: answer::metadata(answer_rest).map(|(name, value)| (name.into(), copied(value))).collect(),
+        resource: answer::resource(answer_rest),
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
         actor: Arc::from(""),
     };
@@ -211,7 +211,7 @@ pub(super) fn finished(
             KeptBody::Kept(_) => return None,
         },
     };
-    let metadata = answer::metadata(answer.rest()).map(|(name, value)| (name.to_owned(), copied(value)));
+    let metadata = answer::metadata(answer.rest()).map(|(name, value)| (name.into(), copied(value)));
     Some(Finished {
         code: receipt.code,
         failed: receipt.failed,

@@ -1,0 +1,54 @@
+//! A list that most often has one item. Owns where its items lie; must not know what they are.
+
+use std::slice;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The items of a list; one by itself takes no block, and a clone takes none either.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Few<T> {
+    One(T),
+    Many(Arc<[T]>),
+}
+
+impl<T> Few<T> {
+    /// The items of an iterator that can be walked twice. One that knows its end takes one block.
+    pub fn of(mut items: impl Iterator<Item = T> + Clone) -> Self {
+        if items.clone().nth(1).is_none()
+            && let Some(item) = items.next()
+        {
+            return Self::One(item);
+        }
+        Self::Many(items.collect())
+    }
+
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(item) => slice::from_ref(item),
+            Self::Many(items) => items,
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(items: Vec<T>) -> Self {
+        match <[T; 1]>::try_from(items) {
+            Ok([item]) => Self::One(item),
+            Err(items) => Self::Many(items.into()),
+        }
+    }
+}
+
+/// As a `Vec`.
+impl<T: Serialize> Serialize for Few<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_slice().serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
