@@ -54,8 +54,14 @@ impl Words<'_> {
     pub fn are(&self, from: usize, expected: &[u64]) -> bool {
         let Some(words) = self.0.get(from..from + expected.len()) else { return false };
         // Without a branch for each word: almost always they are.
-        let pairs = words.iter().zip(expected);
-        pairs.fold(0, |differs, (word, expected)| differs | (word.load(Relaxed) ^ expected)) == 0
+        let ((fours, words), (expected_fours, expected)) =
+            (words.as_chunks::<4>(), expected.as_chunks::<4>());
+        let differs = |word: &AtomicU64, expected: &u64| word.load(Relaxed) ^ expected;
+        let in_fours = fours.iter().zip(expected_fours).fold(0, |found, ([a, b, c, d], [e, f, g, h])| {
+            found | differs(a, e) | differs(b, f) | differs(c, g) | differs(d, h)
+        });
+        words.iter().zip(expected).fold(in_fours, |found, (word, expected)| found | differs(word, expected))
+            == 0
     }
 }
 

@@ -50,18 +50,21 @@ pub(super) struct Table {
 #[repr(align(64))]
 struct Tags([AtomicU64; SET_SLOTS / 2]);
 
+/// Every bit of a word but the highest of each tag.
+const BELOW: u64 = 0x7FFF_FFFF_7FFF_FFFF;
+
 impl Tags {
-    /// The slots of this tag, a bit each.
+    /// The slots of this tag.
     #[inline]
-    fn places(&self, tag: u32) -> u32 {
+    fn places(&self, tag: u32) -> Places {
         let both = u64::from(tag) << TAG_BITS | u64::from(tag);
-        let mut places = 0;
-        for (at, pair) in self.0.iter().enumerate() {
+        let found = self.0.iter().enumerate().fold(0, |found, (at, pair)| {
             let differs = pair.load(Relaxed) ^ both;
-            let equal = u32::from(differs as u32 == 0) | u32::from(differs >> TAG_BITS == 0) << 1;
-            places |= equal << (2 * at);
-        }
-        places
+            // The highest bit of each half that is zero: added to, any other half has it, or had it.
+            let equal = !(((differs & BELOW) + BELOW) | differs | BELOW);
+            found | (equal >> (TAG_BITS - 1 - at as u32))
+        });
+        Places(found)
     }
 
     fn get(&self, place: usize) -> u32 {
@@ -73,6 +76,23 @@ impl Tags {
         let pair = self.0[place / 2].load(Relaxed);
         let other = pair & !(u64::from(u32::MAX) << shift(place));
         self.0[place / 2].store(other | u64::from(tag) << shift(place), Relaxed);
+    }
+}
+
+/// Slots of a set, a bit each: the even ones in the low half, the odd ones in the high.
+struct Places(u64);
+
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some((bit % TAG_BITS * 2 + bit / TAG_BITS) as usize)
     }
 }
 
@@ -125,14 +145,7 @@ impl Table {
     pub fn read<R>(&self, digest: [u64; 2], mut look: impl FnMut(&Words<'_>) -> Option<R>) -> Option<R> {
         let set = self.set_of(digest);
         let (tags, slots) = (self.tags.get(set)?, self.slots.get(set)?);
-        let mut places = tags.places(tag_of(digest));
-        while places != 0 {
-            if let seen @ Some(_) = slots[places.trailing_zeros() as usize].read(digest, &mut look) {
-                return seen;
-            }
-            places &= places - 1;
-        }
-        None
+        tags.places(tag_of(digest)).find_map(|place| slots[place].read(digest, &mut look))
     }
 
     /// Makes `words` the record of `digest`, in the place of what it had; more than fit withdraw it.
@@ -233,20 +246,11 @@ impl Table {
     }
 
     fn find(&self, set: usize, digest: [u64; 2]) -> Option<usize> {
-        let mut places = self.tags[set].places(tag_of(digest));
-        while places != 0 {
-            let place = places.trailing_zeros() as usize;
-            if self.slots[set][place].holds(digest) {
-                return Some(place);
-            }
-            places &= places - 1;
-        }
-        None
+        self.tags[set].places(tag_of(digest)).find(|place| self.slots[set][*place].holds(digest))
     }
 
     fn find_free(&self, set: usize) -> Option<usize> {
-        let free = self.tags[set].places(TAG_FREE);
-        (free != 0).then(|| free.trailing_zeros() as usize)
+        self.tags[set].places(TAG_FREE).next()
     }
 
     /// A record that was not here into a slot that may be had.
