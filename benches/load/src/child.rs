@@ -79,7 +79,6 @@ fn write_until_killed(store: &dyn Contender) -> Done<()> {
 
 /// Says how much memory it has after opening, after lookups all over the store, and after fresh commands.
 fn use_memory(store: &dyn Contender, records: u64) -> Done<()> {
-    store.settle();
     tell(memory());
     let choice = Choice::new(Keys::Uniform, records);
     let (mut looks, mut body) = (store.looks()?, Vec::new());

@@ -33,9 +33,6 @@ pub trait Contender: Sync {
     /// Records and resources, counted in the store.
     fn count(&self) -> Done<(u64, u64)>;
 
-    /// Returns when nothing of opening is left to be done.
-    fn settle(&self) {}
-
     /// Commits since it was opened, where the store tells.
     fn commits(&self) -> Option<u64> {
         None
@@ -70,11 +67,13 @@ pub enum Who {
 pub enum Profile {
     /// As it comes.
     Default,
+    /// The same, checked whole on opening, so that no check runs beside what is measured.
+    Checked,
     /// For preparing: large commits, much cache.
     Loading,
     /// `Options::small_device`.
     Small,
-    /// Room in memory for the replay of so many records.
+    /// Room in memory for the replay of so many records; checked on opening.
     Replays(u64),
 }
 

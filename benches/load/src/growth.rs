@@ -28,7 +28,7 @@ pub fn cells(run: &Run) -> Done<()> {
 /// One store, from its beginning to its end without a pause.
 fn grow(run: &Run, who: Who) -> Done<()> {
     let name = format!("Growth of {}, {CALLERS} callers", who.name());
-    let opened = run.opened(who, IDS, 10_000, Profile::Default)?;
+    let opened = run.opened(who, IDS, 10_000, Profile::Checked)?;
     let store = opened.store()?;
     let mut records = 10_000;
     let mut table = Table::new(&[
@@ -126,7 +126,7 @@ fn plain(run: &Run) -> Done<()> {
         let mut sizes = vec![Size::default(); who.len()];
         for _ in 0..run.rounds {
             for (at, who) in who.iter().enumerate() {
-                let opened = run.opened(**who, IDS, records, Profile::Default)?;
+                let opened = run.opened(**who, IDS, records, Profile::Checked)?;
                 let store = opened.store()?;
                 sizes[at] = size(&run.prepared(**who, IDS, records)?)?;
                 rounds[at].push(one(run, store, records)?);

@@ -60,7 +60,6 @@ fn spans(run: &Run, who: Who, records: u64) -> Done<(Sample, Sample)> {
     let (mut closed, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..=run.rounds {
         let (store, span) = open()?;
-        store.settle();
         store.close()?;
         closed.push(span);
     }
@@ -71,7 +70,6 @@ fn spans(run: &Run, who: Who, records: u64) -> Done<(Sample, Sample)> {
         let (store, span) = open()?;
         killed.push(span);
         answers(&*store, &acknowledged, IDS)?;
-        store.settle();
         store.close()?;
     }
     crate::disk::removed(&dir)?;

@@ -76,11 +76,10 @@ impl Run {
         Ok(dir)
     }
 
-    /// An open store on a synced copy of the prepared one, with nothing left to be done in the background.
+    /// An open store on a synced copy of the prepared one.
     pub fn opened(&self, who: Who, ids: Ids, records: u64, profile: Profile) -> Done<Opened> {
         let dir = self.copy(who, ids, records)?;
         let store = who.open(&dir, profile)?;
-        store.settle();
         Ok(Opened { store: Some(store), dir })
     }
 

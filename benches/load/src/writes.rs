@@ -108,7 +108,7 @@ pub fn measure(run: &Run, cell: &Cell) -> Done<()> {
 }
 
 fn round(run: &Run, cell: &Cell, who: Who) -> Done<Round> {
-    let opened = run.opened(who, cell.ids, cell.records, Profile::Default)?;
+    let opened = run.opened(who, cell.ids, cell.records, Profile::Checked)?;
     let store = opened.store()?;
     let caller = |_| Ok(Fresh::new(store, cell.batch, cell.ids));
     // What a store reads once after opening is not in the figures.

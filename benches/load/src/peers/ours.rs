@@ -1,7 +1,6 @@
 //! onecho, by its public API and with its defaults. Memory for replays is set where a cell asks for it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use onecho::{
     Body, BoxError, Bytes, CommitMode, Effects, Key, Kind, Operation, Options, Outcome, ReplayBuffer, Reply,
@@ -31,13 +30,14 @@ impl Ours {
     pub fn open(dir: &Path, is_one_phase: bool, profile: Profile) -> Done<Self> {
         let options = match profile {
             Profile::Default => Options::new(),
+            Profile::Checked => Options::new().strict_open(true),
             Profile::Loading => {
                 Options::new().batch_max(16_384).batch_bytes_max(64 << 20).cache_bytes(1 << 30)
             }
             Profile::Small => Options::small_device(),
             Profile::Replays(records) => {
                 let bytes = usize::try_from(records * REPLAY_RECORD)?;
-                Options::new().replay_bytes(bytes.max(REPLAY_DEFAULT))
+                Options::new().replay_bytes(bytes.max(REPLAY_DEFAULT)).strict_open(true)
             }
         };
         let mode = if is_one_phase { CommitMode::OnePhase } else { CommitMode::TwoPhase };
@@ -46,7 +46,7 @@ impl Ours {
             Profile::Replays(_) => {
                 Some(Store::open_or_create(dir.join("decoy.onecho"), Options::small_device())?)
             }
-            Profile::Default | Profile::Loading | Profile::Small => None,
+            Profile::Default | Profile::Checked | Profile::Loading | Profile::Small => None,
         };
         Ok(Self { store, tenant: Tenant::new(TENANT), decoy })
     }
@@ -106,13 +106,6 @@ impl Contender for Ours {
         // The scrub of a large file holds it for a moment; counts are the store's own.
         let stats = self.store.stats();
         Ok((stats.records, stats.rows))
-    }
-
-    /// The check of a large file in the background takes its time from whatever runs beside it.
-    fn settle(&self) {
-        while !self.store.stats().checked {
-            std::thread::sleep(Duration::from_millis(5));
-        }
     }
 
     fn commits(&self) -> Option<u64> {
