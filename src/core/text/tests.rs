@@ -75,3 +75,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_map_of_texts_is_asked_by_a_str() {
+    for id in ["17", "an id that is longer than what lies in the text itself"] {
+        let hashed: std::collections::HashMap<Text, u8> =
+            everywhere(id).into_iter().map(|text| (text, 1)).collect();
+        let sorted: std::collections::BTreeMap<Text, u8> =
+            everywhere(id).into_iter().map(|text| (text, 1)).collect();
+        assert_eq!((hashed.len(), hashed.get(id), sorted.get(id)), (1, Some(&1), Some(&1)));
+        let (text, owned) = (Text::from(id), id.to_owned());
+        assert!(id == text && *id == text && owned == text);
+    }
+    assert_eq!(Text::default(), "");
+}
