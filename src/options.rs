@@ -33,7 +33,7 @@ pub struct Options(Settings);
 
 impl Options {
     /// The defaults, for a service. Memory is, at most: [`Options::cache_bytes`] (64 MiB),
-    /// [`Options::replay_bytes`] (16 MiB), [`Options::late_bytes`] (8 MiB), [`Options::filter_bytes`]
+    /// [`Options::replay_bytes`] (16 MiB), [`Options::late_bytes`] (16 MiB), [`Options::filter_bytes`]
     /// (4 MiB), what waits for the writer, as it was made and as it will stand in the file (each
     /// [`Options::queue_bytes_max`], 64 MiB), one batch of it ([`Options::batch_bytes_max`], 8 MiB, or one
     /// larger command) as it is written, and for each closure that runs what it has read and staged (8 MiB
@@ -47,7 +47,7 @@ impl Options {
             commit_mode: CommitMode::TwoPhase,
             cache_bytes: 64 * MIB,
             replay_bytes: 16 * MIB,
-            late_bytes: 8 * MIB,
+            late_bytes: 16 * MIB,
             filter_bytes: 4 * MIB,
             queue_max: Size { commands: 4096, bytes: 64 * MIB },
             batch: Size { commands: 512, bytes: 8 * MIB },
@@ -117,7 +117,7 @@ impl Options {
 
     /// Memory for what is committed and not yet merged into the file's tables, in bytes: the more, the fewer
     /// pages are rewritten for each command, and the more of the journal the next open reads (about six times
-    /// as much). 0 merges everything with the next commit. At most 1 GiB; default 8 MiB.
+    /// as much). 0 merges everything with the next commit. At most 1 GiB; default 16 MiB.
     pub fn late_bytes(mut self, bytes: usize) -> Self {
         self.0.late_bytes = bytes;
         self

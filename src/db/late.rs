@@ -13,14 +13,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use foldhash::HashMap;
 use redb::ReadableTable;
 
-use super::block::{Block, NewEntry};
-use super::database::ascending;
+use super::block::NewEntry;
 use super::fault::Fault;
+use super::found::Found;
 use super::stored::{Framed, Image, LateRow, State, Swept};
-use super::tables::{self, JournalKey};
+use super::tables::JournalKey;
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Position};
 use crate::core::row::RowKey;
@@ -86,43 +85,11 @@ impl Late {
         bytes_max: usize,
     ) -> Result<Self, Fault>
     where
-        J: ReadableTable<&'static JournalKey, &'static [u8]>,
+        J: ReadableTable<&'static JournalKey, &'static [u8]> + Sync,
     {
-        let mut found = Found { sweep_to: state.sweep_to, ..Found::default() };
-        let mut runs = Vec::new();
-        for class in classes {
-            let first = tables::position_key(Position { class, seq: state.merged_to.saturating_add(1) });
-            let last = tables::position_key(Position { class, seq: state.last_seq });
-            let mut run = journal.range::<&JournalKey>(&first..=&last)?;
-            let next = run.next().transpose()?;
-            runs.push((run, next));
-        }
-        // In the order of their commits, over all classes: of a row, the newest is what counts.
-        let seq_of = |key: &redb::AccessGuard<'_, &JournalKey>| tables::position_of(key.value()).seq;
-        let mut entries = 0;
-        while let Some((run, next)) = runs
-            .iter_mut()
-            .filter(|(_, next)| next.is_some())
-            .min_by_key(|(_, next)| next.as_ref().map(|(key, _)| seq_of(key)))
-        {
-            if let Some((key, value)) = next.take() {
-                let (block, bytes) = (Block::read(*key.value(), value.value())?, value.value().len() as u64);
-                entries += found.read(&block, bytes)?;
-                *next = run.next().transpose()?;
-                if let Some((following, _)) = next {
-                    ascending("journal", Some(key.value()), following.value())?;
-                }
-            }
-        }
-        // No number is left out, and none comes twice in the place of another. Where pages are not checked, a
-        // damaged tree may pass over some, and what an older entry says would count.
-        let expected = state.last_seq.saturating_sub(state.merged_to);
-        if entries != expected {
-            let what = format!("it has {entries} entries above number {}, not {expected}", state.merged_to);
-            return Err(Fault::damaged("table journal", &what));
-        }
+        let found = Found::read(journal, &classes.collect::<Vec<_>>(), state)?;
         let journal = found.journal;
-        let [sweeping, arriving] = found.halves(&state.swept);
+        let [sweeping, arriving] = halves(found, &state.swept);
         let (sweep_to, last_seq) = (state.sweep_to, state.last_seq);
         Ok(Self { arriving, sweeping, sweep_to, journal, bytes_max, last_seq })
     }
@@ -267,64 +234,25 @@ impl Late {
     }
 }
 
-/// What the journal behind `merged_to` says, of each scope and row the newest. In no order: to find its place
-/// among many sorted keys costs each more than to sort all of them once.
-#[derive(Default)]
-struct Found {
-    sweep_to: u64,
-    scopes: HashMap<ScopeDigest, Position>,
-    /// Whether it belongs to `sweeping`, and the frame; none for a row that is in its table already.
-    rows: HashMap<RowKey, (bool, Option<LateFrame>)>,
-    journal: [u64; 2],
-}
-
-impl Found {
-    /// Takes a block; how many entries it has.
-    fn read(&mut self, block: &Block<'_>, bytes: u64) -> Result<u64, Fault> {
-        let mut entries = 0;
-        let is_old = block.last_seq() <= self.sweep_to;
-        self.journal[usize::from(!is_old)] += bytes;
-        for found in block.entries() {
-            let found = found?;
-            entries += 1;
-            let Some(scope) = found.scope else { continue };
-            let newest = self.scopes.entry(scope).or_insert(found.position);
-            // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
-            if newest.seq < found.position.seq {
-                *newest = found.position;
-            }
+/// What is swept, without what the sweep has passed, and what arrives.
+fn halves(found: Found, swept: &Swept) -> [Half; 2] {
+    let mut scopes = [Vec::new(), Vec::new()];
+    for (scope, position) in found.scopes {
+        let is_old = position.seq <= found.sweep_to;
+        if !(is_old && swept.has_scope(scope.0)) {
+            scopes[usize::from(!is_old)].push((scope, position));
         }
-        for LateRow { key, image } in block.tail()?.rows {
-            let frame = match image {
-                Image::Here(framed) => Some(Some(framed)),
-                Image::Removed => Some(None),
-                Image::Settled => None,
-            };
-            self.rows.insert(key, (is_old, frame));
-        }
-        Ok(entries)
     }
-
-    /// What is swept, without what the sweep has passed, and what arrives.
-    fn halves(self, swept: &Swept) -> [Half; 2] {
-        let mut scopes = [Vec::new(), Vec::new()];
-        for (scope, position) in self.scopes {
-            let is_old = position.seq <= self.sweep_to;
-            if !(is_old && swept.has_scope(scope.0)) {
-                scopes[usize::from(!is_old)].push((scope, position));
-            }
+    let mut rows = [Vec::new(), Vec::new()];
+    for (key, (is_old, frame)) in found.rows {
+        if let Some(framed) = frame
+            && !(is_old && swept.has_row(key.as_bytes()))
+        {
+            rows[usize::from(!is_old)].push((key, framed));
         }
-        let mut rows = [Vec::new(), Vec::new()];
-        for (key, (is_old, frame)) in self.rows {
-            if let Some(framed) = frame
-                && !(is_old && swept.has_row(key.as_bytes()))
-            {
-                rows[usize::from(!is_old)].push((key, framed));
-            }
-        }
-        let ([old_scopes, new_scopes], [old_rows, new_rows]) = (scopes, rows);
-        [Half::of(old_scopes, old_rows), Half::of(new_scopes, new_rows)]
     }
+    let ([old_scopes, new_scopes], [old_rows, new_rows]) = (scopes, rows);
+    [Half::of(old_scopes, old_rows), Half::of(new_scopes, new_rows)]
 }
 
 impl Half {

@@ -1,5 +1,5 @@
-//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules,
-//! clocks or threads.
+//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules
+//! or clocks. Has no thread, but for the one that helps an open to read (`found`).
 
 pub(crate) mod block;
 #[cfg(test)]
@@ -13,6 +13,7 @@ pub(crate) mod envelope;
 pub(crate) mod fault;
 pub(crate) mod file_disk;
 mod filter;
+mod found;
 #[cfg(test)]
 mod golden_tests;
 mod late;

@@ -36,6 +36,9 @@ const FORMAT_MARK: &[u8] = b"onecho";
 const REDB_MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
 const UNCLEAN_BIT: u8 = 2;
 
+/// The dry run reads nearly all of it once: what it keeps is memory to be had, and not used again.
+const DRY_CACHE_BYTES_MAX: usize = 1 << 20;
+
 /// How to open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
@@ -128,7 +131,9 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     if !how.after_failure {
         // The engine writes into what it opens, even when it finds it damaged. What is refused here stays as
         // it was.
-        let database = disk.dry_run(&mut builder(how.cache_bytes, checked)).map_err(out_of_reach)?;
+        let database = disk
+            .dry_run(&mut builder(how.cache_bytes.min(DRY_CACHE_BYTES_MAX), checked))
+            .map_err(out_of_reach)?;
         let contents = read(&database, how.scope_mode)?;
         let late = late(&database, &contents, how.late_bytes)?;
         looked = Some((contents, late));
