@@ -85,9 +85,9 @@ impl Late {
         bytes_max: usize,
     ) -> Result<Self, Fault>
     where
-        J: ReadableTable<&'static JournalKey, &'static [u8]> + Sync,
+        J: ReadableTable<&'static JournalKey, &'static [u8]>,
     {
-        let found = Found::read(journal, &classes.collect::<Vec<_>>(), state)?;
+        let found = Found::read(journal, classes, state)?;
         let journal = found.journal;
         let [sweeping, arriving] = halves(found, &state.swept);
         let (sweep_to, last_seq) = (state.sweep_to, state.last_seq);

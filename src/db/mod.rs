@@ -1,5 +1,5 @@
-//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules
-//! or clocks. Has no thread, but for the one that helps an open to read (`found`).
+//! Our schema on redb: bytes and transactions. Owns every name of the storage engine; must not know rules,
+//! clocks or threads.
 
 pub(crate) mod block;
 #[cfg(test)]

@@ -31,9 +31,12 @@ impl Ours {
         let options = match profile {
             Profile::Default => Options::new(),
             Profile::Checked => Options::new().strict_open(true),
-            Profile::Loading => {
-                Options::new().batch_max(16_384).batch_bytes_max(64 << 20).cache_bytes(1 << 30)
-            }
+            // Little waits to be merged: a small device is not to find what a large machine left waiting.
+            Profile::Loading => Options::new()
+                .batch_max(16_384)
+                .batch_bytes_max(64 << 20)
+                .cache_bytes(1 << 30)
+                .late_bytes(512 << 10),
             Profile::Small => Options::small_device(),
             Profile::Replays(records) => {
                 let bytes = usize::try_from(records * REPLAY_RECORD)?;
