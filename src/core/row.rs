@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::de::Visitor;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::audit::Layout;
@@ -121,21 +121,8 @@ impl Serialize for RowKey {
 /// Fails when the bytes have not the shape of a key.
 impl<'de> Deserialize<'de> for RowKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AsKey;
-
-        impl Visitor<'_> for AsKey {
-            type Value = RowKey;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the key of a row")
-            }
-
-            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<RowKey, E> {
-                RowKey::parse(bytes).ok_or_else(|| E::custom("a key names no row"))
-            }
-        }
-
-        deserializer.deserialize_bytes(AsKey)
+        let bytes = Bytes::deserialize(deserializer)?;
+        Self::parse(&bytes).ok_or_else(|| D::Error::custom("a key names no row"))
     }
 }
 

@@ -7,7 +7,6 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A text of this many bytes lies in the [`Text`] itself, which is no larger than a `String`.
@@ -247,21 +246,7 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AsText;
-
-        impl Visitor<'_> for AsText {
-            type Value = Text;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text::from(text))
-            }
-        }
-
-        deserializer.deserialize_str(AsText)
+        String::deserialize(deserializer).map(Self::from)
     }
 }
 

@@ -5,11 +5,11 @@
 //! running in vain. Most meet nobody: a place is an entry in a map, and what others sleep at is made by the
 //! first who waits. Owns waiting and waking; must not know what a closure does.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
+
+use foldhash::HashMap;
 
 use super::clock::{Deadline, EngineClock};
 use super::sync::{Condvar, Mutex};
@@ -37,8 +37,9 @@ pub(crate) struct Places {
     pub turns: Turns<(Tenant, ResourceRef)>,
 }
 
+#[derive(Default)]
 struct Shard {
-    taken: HashMap<ScopeDigest, Place, Seeded>,
+    taken: HashMap<ScopeDigest, Place>,
     /// How many places were taken here.
     begun: u64,
     /// Places that have ended here; see [`Stamp`].
@@ -100,9 +101,7 @@ pub(crate) enum Entered<'p> {
 
 impl Places {
     pub fn new(owner: &str) -> Self {
-        let seed = Seeded::new();
-        let shard = || Shard { taken: HashMap::with_hasher(seed), begun: 0, ended: 0 };
-        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
         Self { shards, owner: owner.to_owned(), turns: Turns::new() }
     }
 
@@ -295,46 +294,5 @@ impl Drop for PlaceGuard<'_> {
         if let Some(end) = self.end.take() {
             self.places.leave(self.scope, self.number, end);
         }
-    }
-}
-
-/// Hashes digests. They are uniform already, so one multiplication spreads them; both factors have a seed in
-/// them, so that a client that chooses keys cannot aim at a bucket.
-#[derive(Clone, Copy)]
-struct Seeded([u64; 2]);
-
-impl Seeded {
-    fn new() -> Self {
-        let random = RandomState::new();
-        Self([random.hash_one(0_u8), random.hash_one(1_u8)])
-    }
-}
-
-impl BuildHasher for Seeded {
-    type Hasher = Folded;
-
-    fn build_hasher(&self) -> Folded {
-        Folded(self.0)
-    }
-}
-
-/// The seed, and then the factors.
-struct Folded([u64; 2]);
-
-impl Hasher for Folded {
-    fn write(&mut self, digest: &[u8]) {
-        let (halves, _) = digest.as_chunks();
-        for (factor, half) in self.0.iter_mut().zip(halves) {
-            *factor ^= u64::from_le_bytes(*half);
-        }
-    }
-
-    /// The length of a digest, which is that of all others.
-    fn write_usize(&mut self, _: usize) {}
-
-    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
-    fn finish(&self) -> u64 {
-        let product = u128::from(self.0[0]) * u128::from(self.0[1]);
-        (product >> u64::BITS) as u64 ^ product as u64
     }
 }

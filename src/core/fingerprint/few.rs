@@ -23,11 +23,30 @@ impl<T> Few<T> {
         Self::Many(items.collect())
     }
 
+    /// Puts an item in front of the one at `at`.
+    pub fn insert(&mut self, at: usize, item: T)
+    where
+        T: Clone,
+    {
+        let (before, behind) = self.as_slice().split_at(at);
+        *self = if before.len() + behind.len() == 0 {
+            Self::One(item)
+        } else {
+            Self::Many(before.iter().chain([&item]).chain(behind).cloned().collect())
+        };
+    }
+
     pub fn as_slice(&self) -> &[T] {
         match self {
             Self::One(item) => slice::from_ref(item),
             Self::Many(items) => items,
         }
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self::Many(Arc::default())
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::iter::repeat_n;
 use std::slice;
 use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::few::Few;
 use crate::core::text::{Text, is_printable_ascii};
 use crate::core::{finite, json};
 
@@ -22,9 +22,6 @@ pub const PARTS_MAX: usize = 32;
 /// The part that carries the operation where the key is the tenant's: always compared, never chosen.
 pub const RESERVED: &str = "@operation";
 
-/// Room is made for so many parts at once.
-const PARTS_USUAL: usize = 4;
-
 // Domain separation of the part digests.
 const OCTETS: u8 = 1;
 const FIELDS: u8 = 2;
@@ -32,21 +29,9 @@ const FIELDS: u8 = 2;
 /// The named parts of one request, as digests. A clone copies no content.
 #[derive(Clone, Default)]
 pub struct Parts {
-    list: List,
+    /// Strictly ascending by name.
+    list: Few<Part>,
     defect: Option<Arc<str>>,
-}
-
-/// Parts, strictly ascending by name. One by itself takes no block, and more take one, which is shared.
-#[derive(Clone, Default)]
-enum List {
-    #[default]
-    None,
-    One(Part),
-    /// The first `len`; what is behind them is room.
-    Many {
-        parts: Arc<[Part]>,
-        len: usize,
-    },
 }
 
 /// One part: what it is called, and what is left of it.
@@ -55,10 +40,6 @@ pub(super) struct Part {
     pub name: Text,
     pub digests: Digests,
 }
-
-/// What stands where there is room for a part.
-static NO_PART: Part =
-    Part { name: Text::constant(""), digests: Digests { exact: [0; 32], canonical: [0; 32] } };
 
 /// Both digests of one part, equal where spelling makes no difference.
 #[derive(Clone, Copy)]
@@ -190,35 +171,6 @@ impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.list.as_slice().iter().map(|part| &*part.name).collect();
         f.debug_struct("Parts").field("names", &names).field("defect", &self.defect).finish()
-    }
-}
-
-impl List {
-    fn as_slice(&self) -> &[Part] {
-        match self {
-            Self::None => &[],
-            Self::One(part) => slice::from_ref(part),
-            Self::Many { parts, len } => &parts[..*len],
-        }
-    }
-
-    fn insert(&mut self, at: usize, part: Part) {
-        if let Self::Many { parts, len } = self
-            && *len < parts.len()
-        {
-            let parts = Arc::make_mut(parts);
-            parts[*len] = part;
-            *len += 1;
-            parts[at..*len].rotate_right(1);
-        } else if let Self::None = self {
-            *self = Self::One(part);
-        } else {
-            let (before, after) = self.as_slice().split_at(at);
-            let len = before.len() + 1 + after.len();
-            let room = repeat_n(&NO_PART, len.next_multiple_of(PARTS_USUAL) - len);
-            let parts = before.iter().chain([&part]).chain(after).chain(room).cloned().collect();
-            *self = Self::Many { parts, len };
-        }
     }
 }
 
