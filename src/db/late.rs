@@ -5,7 +5,7 @@
 //! two halves. New ones arrive in one; the other is swept in the order of its keys, a slice with some of
 //! the commits, so that one rewritten leaf takes many. When it is empty the halves change places: a lap.
 //! What the sweep has passed stands in each commit, so that an open, which reads the journal from `merged_to`
-//! on, makes exactly this map again.
+//! on, makes a map of the same scopes and rows again.
 //!
 //! Readers ask the map first and take their snapshot after; what is merged leaves the map only after the
 //! commit that put it into its table. So nobody misses what moves.
