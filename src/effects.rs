@@ -200,7 +200,7 @@ pub(crate) fn unique_key(tenant: &Tenant, name: &str, value: &str, is_shared: bo
 pub(crate) fn holder_of(row: Option<Row>) -> Option<ResourceRef> {
     match row?.content {
         Content::Held(holder) => Some(holder),
-        Content::Value { .. } | Content::Removed => None,
+        Content::Value { .. } | Content::Removed | Content::Open(_) => None,
     }
 }
 

@@ -52,6 +52,7 @@ impl Options {
             queue_max: Size { commands: 4096, bytes: 64 * MIB },
             batch: Size { commands: 512, bytes: 8 * MIB },
             rerun_max: 16,
+            open_max: 65_536,
             check_at_open_max: 64 << 20,
             strict_open: false,
             reserve_bytes: 1 << 20,
@@ -169,6 +170,14 @@ impl Options {
         self
     }
 
+    /// Commands that may be begun and not finished, those in `Unknown` included: none of them is ever given
+    /// up for another, so that when there are so many a further `begin` is `Refused`. 1 to 1,000,000; default
+    /// 65,536.
+    pub fn open_max(mut self, commands: usize) -> Self {
+        self.0.open_max = commands as u64;
+        self
+    }
+
     /// Up to this size of the file every open checks all of it. Above it, each commit saves what makes the
     /// open after a kill short, and a thread checks the file once it is open: until that has ended,
     /// `Stats::checked` says so, and a damaged tree may make a key look absent. In bytes; default 64 MiB.
@@ -243,6 +252,7 @@ impl Options {
         within("batch_max", settings.batch.commands as u64, 1, 65_536)?;
         within("batch_bytes_max", settings.batch.bytes as u64, 64 << 10, 1 << 30)?;
         within("rerun_max", u64::from(settings.rerun_max), 0, 1_000)?;
+        within("open_max", settings.open_max, 1, 1_000_000)?;
         within("reserve_bytes", settings.reserve_bytes, 0, 1 << 30)?;
         settings.number = OPENED.fetch_add(1, Ordering::Relaxed);
         Ok(settings)

@@ -16,6 +16,7 @@
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
+use super::claim::Moment;
 use super::effect::Note;
 use super::name::ScopeDigest;
 use super::outcome::ResourceRef;
@@ -102,6 +103,11 @@ fn detail(told: &Told) -> [u8; 32] {
         }
     }
     out.text(&told.actor);
+    out.u64(told.token);
+    out.count(told.facts.len());
+    for fact in told.facts.iter() {
+        fact.layout(&mut out);
+    }
     out.finish()
 }
 
@@ -182,6 +188,26 @@ impl Layout {
 
     pub fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
+    }
+
+    /// How many come now.
+    pub fn count(&mut self, many: usize) {
+        self.u32(len_u32(many));
+    }
+
+    pub fn maybe_bytes(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            None => self.u8(0),
+            Some(bytes) => {
+                self.u8(1);
+                self.bytes(bytes);
+            }
+        }
+    }
+
+    pub fn moment(&mut self, moment: Moment) {
+        self.u64(moment.epoch);
+        self.u64(moment.monotonic);
     }
 
     pub fn resource(&mut self, resource: &ResourceRef) {

@@ -4,9 +4,18 @@
 //! | from | event | guard | to | answer |
 //! | --- | --- | --- | --- | --- |
 //! | absent | `Ask` | | absent | run |
-//! | absent | `Finish` | every precondition holds | Succeeded or Failed | done |
-//! | absent | `Finish` | a row that was read has changed | absent | again, then conflict |
-//! | absent | `Finish` | a row or a name is taken | absent | duplicate |
+//! | absent | `Execute` | every precondition holds | Succeeded or Failed | done |
+//! | absent | `Execute` | a row that was read has changed | absent | again, then conflict |
+//! | absent | `Execute` | a row or a name is taken | absent | duplicate |
+//! | absent | `Begin` | room for one more | Processing | granted |
+//! | absent | `Cancel` | | Failed | done |
+//! | Processing | `Claimed` | token; see `claims` | Processing, Succeeded, Failed, Unknown or absent | |
+//! | Processing, lapsed | `Begin` | takeover allowed, nothing open but what may be repeated | Processing, next token | granted |
+//! | Processing, lapsed | `Execute` | the same, and nothing declared or committed | as absent | as absent |
+//! | Processing, lapsed | `Lapse` | otherwise | Unknown | unknown |
+//! | Unknown | `Found` | the position that was known; see `findings` | Unknown, Succeeded, Failed or absent | |
+//! | Unknown, settled | `Begin` | as Processing, lapsed | Processing, next token | granted |
+//! | Processing, Unknown | `Execute`, `Begin` | otherwise | same | in progress, unknown, mismatch |
 //! | Succeeded, Failed | any | same fingerprint, key window open | same | replay |
 //! | Succeeded, Failed | any | other fingerprint, key window open | same | mismatch |
 //! | Tombstone | any | `AfterExpiry::Reject` | same | expired |
@@ -14,23 +23,33 @@
 //! | Tombstone, its window over | as absent | | as absent, next generation | as absent |
 //!
 //! Nothing leaves Succeeded or Failed but by time. The reader asks with `Ask` on a snapshot; the writer
-//! decides `Finish` on the rows as they then are, so a check and its act cannot drift apart.
+//! decides on the rows as they then are, so a check and its act cannot drift apart.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::effect::{Applied, Change, Note, Obstacle, Staged, Verb, wrong_codec};
+use bytes::Bytes;
+
+use super::act::Act;
+use super::claim::{Moment, Open, Phase, Uptime};
+use super::effect::Staged;
 use super::error::{Error, ErrorKind};
 use super::fingerprint::{Fingerprint, Match, Parts};
 use super::imprint::Imprint;
 use super::invariants;
 use super::name::{Scope, ScopeDigest};
 use super::outcome::ResourceRef;
-use super::policy::{AfterExpiry, Policy};
+use super::policy::{AfterExpiry, Policy, WhileRunning};
 use super::record::{Age, Entry, Position, Record, Told, Transition};
-use super::reply::Reply;
+use super::reply::{Reply, retry_within};
 use super::row::{Row, RowKey};
 use super::time::Timestamp;
+
+mod claims;
+mod effects;
+mod findings;
+
+use effects::Applying;
 
 /// One request as the engine carries it: hashed once, then only compared.
 #[derive(Clone, Debug)]
@@ -48,20 +67,41 @@ pub(crate) struct Asked {
 
 /// What is to be decided.
 pub(crate) enum Command<'a> {
-    /// What is known of the scope?
-    Ask,
-    /// A closure has run: may its outcome and effects be committed?
-    Finish { told: &'a Arc<Told>, staged: &'a Staged },
+    /// What is known of the scope, to somebody who wants this?
+    Ask(Purpose),
+    /// May this be committed?
+    Act { act: &'a Act, told: &'a Arc<Told>, staged: &'a Staged },
 }
 
-/// Everything a decision may look at: the newest entry of the scope and the rows of the command's footprint.
+/// What a caller wants to do with a free scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Execute,
+    Begin,
+}
+
+/// Everything a decision may look at: the newest outcome of the scope, the command that is open in it, and
+/// the rows of the command's footprint.
 pub(crate) struct View<'a> {
     pub record: Option<&'a Record>,
+    pub open: Option<OpenView<'a>>,
     pub rows: &'a dyn Rows,
     /// Where a new entry would stand.
     pub position: Position,
     /// When a clock that had jumped settled by itself; see [`Record::may_run_after`].
     pub clock_settled: Option<Timestamp>,
+    pub uptime: Uptime,
+    /// Whether one more command may be open.
+    pub has_room: bool,
+}
+
+/// An open command, and how its claim stands.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenView<'a> {
+    pub open: &'a Arc<Open>,
+    pub row: &'a Row,
+    /// What is left of the claim's lease; zero when it is over.
+    pub lease_left: Duration,
 }
 
 /// Where a decision finds the rows that it may look at.
@@ -87,11 +127,25 @@ pub(crate) struct Decision {
 }
 
 pub(crate) enum Answer {
-    /// The scope is free: the closure may run.
+    /// The scope is free: the closure may run, the work may begin.
     Run,
     Reply(Reply),
     /// The command has run: its entry is among the changes.
     Done,
+    /// The claim's finish was committed before: this is the record's answer.
+    DoneBefore,
+    /// The open command as it is now; granted, if this was a begin.
+    Open(Arc<Open>),
+    /// Committed before under this name.
+    Reached(Bytes),
+    /// The scope is as if it had never been begun.
+    Gone,
+    /// The claim is over or somebody else's; the record is its end, if there is one.
+    FenceLost,
+    /// Its owner is gone and nobody may go on: it is to be told so with `Lapse`.
+    Lapsed,
+    /// What was known of it is out of date.
+    Stale,
     /// A precondition no longer holds: the closure has to run again, on fresh rows.
     Again {
         resource: ResourceRef,
@@ -128,76 +182,234 @@ pub(crate) fn decide(
     now: Timestamp,
     policy: &Policy,
 ) -> Decision {
-    let record = view.record.filter(|_| asked.is_protected);
-    let generation = match judge(record, asked, now, policy, view.clock_settled) {
-        Judged::Free { generation } => generation,
-        Judged::Taken(reply) => return answer(Answer::Reply(reply)),
-        Judged::Unreadable(fault) => return answer(Answer::Fault(fault)),
+    let decider = Decider { view, asked, now, policy };
+    let decision = match command {
+        Command::Ask(purpose) => match decider.judge(*purpose) {
+            Judged::Free { .. } | Judged::TakeOver => answer(Answer::Run),
+            other => other.answered(),
+        },
+        Command::Act { act, told, staged } => decider.act(act, told, staged),
     };
-    match command {
-        Command::Ask => answer(Answer::Run),
-        Command::Finish { told, staged } => {
-            let decision = finish(view, asked, told, staged, now, generation);
-            debug_assert!(invariants::record_and_effects_together(&decision.changes));
-            debug_assert!(invariants::one_outcome_per_generation(
-                record,
-                &decision.changes,
-                now,
-                view.clock_settled
-            ));
-            decision
-        }
-    }
+    debug_assert!(invariants::record_and_effects_together(&decision.changes));
+    debug_assert!(invariants::one_outcome_per_generation(
+        view.record.filter(|_| asked.is_protected),
+        &decision.changes,
+        now,
+        view.clock_settled
+    ));
+    decision
+}
+
+/// One decision on its way.
+struct Decider<'c> {
+    view: &'c View<'c>,
+    asked: &'c Asked,
+    now: Timestamp,
+    policy: &'c Policy,
 }
 
 enum Judged {
-    Free { generation: u32 },
+    Free {
+        generation: u32,
+    },
+    /// Another's claim is over, and this one may go on with it.
+    TakeOver,
+    /// Another's claim is over, and nobody may.
+    Lapsed,
     Taken(Reply),
     Unreadable(Error),
 }
 
-/// What the scope's record says to this request.
-fn judge(
-    record: Option<&Record>,
-    asked: &Asked,
-    now: Timestamp,
-    policy: &Policy,
-    settled: Option<Timestamp>,
-) -> Judged {
-    let Some(record) = record else {
-        return Judged::Free { generation: 1 };
-    };
-    let next = Judged::Free { generation: record.entry.generation.saturating_add(1) };
-    match record.age(now) {
-        Age::Whole | Age::Trimmed => match record.entry.fingerprint.judge(&asked.parts) {
-            Match::Same => {
-                let finished = record.finished(now);
-                debug_assert!(invariants::replay_is_the_record(record, &finished));
-                Judged::Taken(Reply::Replay(finished))
+impl Judged {
+    fn answered(self) -> Decision {
+        match self {
+            Self::Free { .. } | Self::TakeOver => answer(Answer::Run),
+            Self::Lapsed => answer(Answer::Lapsed),
+            Self::Taken(reply) => answer(Answer::Reply(reply)),
+            Self::Unreadable(fault) => answer(Answer::Fault(fault)),
+        }
+    }
+}
+
+impl Decider<'_> {
+    fn act(&self, act: &Act, told: &Arc<Told>, staged: &Staged) -> Decision {
+        match act {
+            Act::Execute => match self.judge(Purpose::Execute) {
+                Judged::Free { generation } => self.execute(told, staged, generation),
+                other => other.answered(),
+            },
+            Act::Begin(start) => match self.judge(Purpose::Begin) {
+                Judged::Free { generation } => self.begin(start, told, generation),
+                Judged::TakeOver => self.take_over(start, told),
+                other => other.answered(),
+            },
+            Act::Claimed { token, moves, deed } => self.claimed(*token, moves, deed, told, staged),
+            Act::Lapse => self.lapse(told),
+            Act::Cancel => self.cancel(told),
+            Act::Found { version, finding, evidence } => {
+                self.found(*version, finding, evidence, told, staged)
+            }
+        }
+    }
+
+    /// What the scope says to this request.
+    fn judge(&self, purpose: Purpose) -> Judged {
+        if !self.asked.is_protected {
+            return Judged::Free { generation: 1 };
+        }
+        match &self.view.open {
+            Some(open) => self.judge_open(open, purpose),
+            None => self.judge_record(),
+        }
+    }
+
+    /// What the scope's record says to this request.
+    fn judge_record(&self) -> Judged {
+        let Some(record) = self.view.record else {
+            return Judged::Free { generation: 1 };
+        };
+        let (now, settled) = (self.now, self.view.clock_settled);
+        let next = Judged::Free { generation: record.entry.generation.saturating_add(1) };
+        match record.age(now) {
+            Age::Whole | Age::Trimmed => match record.judge(&self.asked.parts) {
+                Match::Same => {
+                    let finished = record.finished(now);
+                    debug_assert!(invariants::replay_is_the_record(record, &finished));
+                    Judged::Taken(Reply::Replay(finished))
+                }
+                Match::Differs { parts, formatting_only } => {
+                    Judged::Taken(Reply::Mismatch { parts, formatting_only, in_flight: false })
+                }
+                Match::Unknowable => unreadable(),
+            },
+            Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,
+            // A forgotten record that is held back is a tombstone still.
+            Age::Tombstone | Age::Forgotten
+                if self.policy.after_expiry == AfterExpiry::RunAsNew
+                    && record.may_run_after(record.windows.key, settled, now) =>
+            {
+                next
+            }
+            Age::Tombstone | Age::Forgotten => Judged::Taken(expired(record, self.asked)),
+        }
+    }
+
+    /// What an open command says to this request.
+    fn judge_open(&self, view: &OpenView<'_>, purpose: Purpose) -> Judged {
+        let open = view.open;
+        match open.fingerprint.judge(&self.asked.parts) {
+            Match::Same => {}
+            Match::Differs { .. } if self.policy.while_running == WhileRunning::InProgressFirst => {
+                return Judged::Taken(view.in_the_way());
             }
             Match::Differs { parts, formatting_only } => {
-                Judged::Taken(Reply::Mismatch { parts, formatting_only, in_flight: false })
+                return Judged::Taken(Reply::Mismatch { parts, formatting_only, in_flight: true });
             }
-            Match::Unknowable => Judged::Unreadable(Error::new(
-                ErrorKind::UnsupportedFormat,
-                "the scope's record has a fingerprint scheme or policy of a newer version: use that version",
-            )),
-        },
-        Age::Forgotten if record.may_run_after(record.windows.tombstone, settled, now) => next,
-        // A forgotten record that is held back is a tombstone still.
-        Age::Tombstone | Age::Forgotten
-            if policy.after_expiry == AfterExpiry::RunAsNew
-                && record.may_run_after(record.windows.key, settled, now) =>
-        {
-            next
+            Match::Unknowable => return unreadable(),
         }
-        Age::Tombstone | Age::Forgotten => Judged::Taken(expired(record, asked)),
+        if view.is_live() {
+            return Judged::Taken(view.in_the_way());
+        }
+        match purpose {
+            Purpose::Begin if open.may_be_taken_over(self.policy) => Judged::TakeOver,
+            Purpose::Execute if open.may_be_taken_over(self.policy) && open.is_untouched() => {
+                Judged::Free { generation: open.generation }
+            }
+            // It waits for a begin, which may go on with it.
+            Purpose::Execute if open.may_be_taken_over(self.policy) => Judged::Taken(view.unknown()),
+            Purpose::Begin | Purpose::Execute if open.phase == Phase::Processing => Judged::Lapsed,
+            Purpose::Begin | Purpose::Execute => Judged::Taken(view.unknown()),
+        }
     }
+
+    /// The arm of a closure that has run on a free scope.
+    fn execute(&self, told: &Arc<Told>, staged: &Staged, generation: u32) -> Decision {
+        let transition = if self.asked.is_protected { Transition::Executed } else { Transition::Unprotected };
+        self.outcome(transition, told, staged, generation)
+    }
+
+    /// Commits an outcome with its effects, if every precondition holds; what was open is over.
+    fn outcome(
+        &self,
+        transition: Transition,
+        told: &Arc<Told>,
+        staged: &Staged,
+        generation: u32,
+    ) -> Decision {
+        match Applying::start(self.view, staged) {
+            Ok(mut applying) => {
+                self.put_open(&mut applying, None);
+                self.written(transition, told, generation, applying, Answer::Done)
+            }
+            Err(stopped) => answer(stopped),
+        }
+    }
+
+    /// One entry, with the rows it changes.
+    fn written(
+        &self,
+        transition: Transition,
+        told: &Arc<Told>,
+        generation: u32,
+        applying: Applying<'_>,
+        said: Answer,
+    ) -> Decision {
+        let Applying { rows, notes, stale, .. } = applying;
+        let entry = Entry { transition, at: self.now, generation, told: Arc::clone(told), notes };
+        Decision { answer: said, changes: Changes { entry: Some(entry), rows }, notices: Notices { stale } }
+    }
+
+    /// The moment of this decision on the monotonic clock.
+    fn moment(&self) -> Moment {
+        self.view.uptime.now
+    }
+}
+
+impl OpenView<'_> {
+    /// Whether its owner is believed to be at it.
+    fn is_live(&self) -> bool {
+        self.open.phase == Phase::Processing && !self.lease_left.is_zero()
+    }
+
+    /// What a caller is told who has to wait for it.
+    fn in_the_way(&self) -> Reply {
+        if !self.is_live() {
+            return self.unknown();
+        }
+        Reply::InProgress {
+            since: self.open.since,
+            retry_after: retry_within(self.lease_left),
+            attempt: self.open.attempt,
+            owner: self.open.owner.to_string(),
+        }
+    }
+
+    fn unknown(&self) -> Reply {
+        unknown(self.open)
+    }
+}
+
+/// What is answered of a command that may have taken effect outside.
+pub(crate) fn unknown(open: &Open) -> Reply {
+    let since = match open.phase {
+        Phase::Unknown { since, .. } => since,
+        Phase::Processing => open.since,
+    };
+    let open_steps =
+        open.open_steps().map(|step| (step.name.to_string(), open.operation_id(&step.name))).collect();
+    Reply::Unknown { since, open_steps }
+}
+
+fn unreadable() -> Judged {
+    Judged::Unreadable(Error::new(
+        ErrorKind::UnsupportedFormat,
+        "the scope's record has a fingerprint scheme or policy of a newer version: use that version",
+    ))
 }
 
 fn expired(record: &Record, asked: &Asked) -> Reply {
     let entry = &record.entry;
-    let is_same = entry.fingerprint.judge(&asked.parts) == Match::Same;
+    let is_same = record.judge(&asked.parts) == Match::Same;
     let reply = Reply::Expired {
         failed: entry.failed,
         code: entry.code,
@@ -207,125 +419,6 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
     };
     debug_assert!(is_same || invariants::tells_another_nothing(&reply));
     reply
-}
-
-/// The arm of a closure that has run on a free scope.
-fn finish(
-    view: &View<'_>,
-    asked: &Asked,
-    told: &Arc<Told>,
-    staged: &Staged,
-    now: Timestamp,
-    generation: u32,
-) -> Decision {
-    for guard in &staged.guards {
-        let version = view.rows.row(&guard.key).map(|row| row.version);
-        if version != guard.version {
-            return again(&guard.key, version);
-        }
-    }
-    let (rows, notes, stale) = match apply_all(view, staged) {
-        Ok(applied) => applied,
-        Err(stopped) => return answer(stopped),
-    };
-    let transition = if asked.is_protected { Transition::Executed } else { Transition::Unprotected };
-    let entry = Entry { transition, at: now, generation, told: Arc::clone(told), notes };
-    Decision {
-        answer: Answer::Done,
-        changes: Changes { entry: Some(entry), rows },
-        notices: Notices { stale },
-    }
-}
-
-type AppliedAll = (Vec<(RowKey, Option<Row>)>, Vec<Note>, u32);
-
-/// Applies the effects in order, each on the rows as the ones before left them.
-#[expect(clippy::result_large_err, reason = "the error is the command's answer, made once and moved once")]
-fn apply_all(view: &View<'_>, staged: &Staged) -> Result<AppliedAll, Answer> {
-    let mut changed = Changed::new(staged.effects.len());
-    let mut notes = Vec::with_capacity(staged.effects.len());
-    let mut stale = 0;
-    for effect in &staged.effects {
-        let row = changed.row(&effect.key, view.rows);
-        let applied = effect.apply(row, view.position).map_err(|obstacle| {
-            let version = row.map(|row| row.version);
-            stopped(&effect.key, &effect.change, version, obstacle)
-        })?;
-        debug_assert!(invariants::taken_stays_taken(row, &effect.change, &applied));
-        let (verb, digest) = match applied {
-            Applied::Write(row) => {
-                let digest = row.digest();
-                changed.put(&effect.key, Some(row));
-                (Verb::Write, Some(digest))
-            }
-            Applied::Remove => {
-                changed.put(&effect.key, None);
-                (Verb::Remove, None)
-            }
-            Applied::Keep => (Verb::Keep, None),
-            Applied::Stale => {
-                stale += 1;
-                (Verb::Keep, None)
-            }
-        };
-        notes.push(Note { key: effect.key.clone(), verb, digest });
-    }
-    Ok((changed.rows, notes, stale))
-}
-
-/// Rows as the effects of one command leave them, in the order in which they were first changed.
-struct Changed<'s> {
-    rows: Vec<(RowKey, Option<Row>)>,
-    /// Where each stands in `rows`; a command of one effect, the usual one, needs no such table.
-    places: Option<BTreeMap<&'s RowKey, usize>>,
-}
-
-impl<'s> Changed<'s> {
-    fn new(effects: usize) -> Self {
-        Self { rows: Vec::with_capacity(effects), places: (effects > 1).then(BTreeMap::new) }
-    }
-
-    fn row<'r>(&'r self, key: &RowKey, before: &'r dyn Rows) -> Option<&'r Row> {
-        match self.places.as_ref().and_then(|places| places.get(key)) {
-            Some(&place) => self.rows[place].1.as_ref(),
-            None => before.row(key),
-        }
-    }
-
-    fn put(&mut self, key: &'s RowKey, row: Option<Row>) {
-        if let Some(places) = &mut self.places {
-            let place = *places.entry(key).or_insert(self.rows.len());
-            if let Some(changed) = self.rows.get_mut(place) {
-                changed.1 = row;
-                return;
-            }
-        }
-        self.rows.push((key.clone(), row));
-    }
-}
-
-fn stopped(key: &RowKey, change: &Change, version: Option<u64>, obstacle: Obstacle) -> Answer {
-    match obstacle {
-        Obstacle::Taken { held, made } => Answer::Duplicate { held, made },
-        Obstacle::Moved => Answer::Again { resource: key.reference(), version: version.unwrap_or_default() },
-        Obstacle::Overflow => Answer::Fault(overflow(key, change)),
-        Obstacle::Codec { stored } => Answer::Fault(wrong_codec(&key.reference(), &format!("{stored:?}"))),
-    }
-}
-
-fn overflow(key: &RowKey, change: &Change) -> Error {
-    let by = if let Change::Add { by, .. } = change { *by } else { 0 };
-    Error::new(
-        ErrorKind::LimitExceeded,
-        format!(
-            "adding {by} to counter {} leaves the range of 64 bits; nothing was written",
-            key.reference()
-        ),
-    )
-}
-
-fn again(key: &RowKey, version: Option<u64>) -> Decision {
-    answer(Answer::Again { resource: key.reference(), version: version.unwrap_or_default() })
 }
 
 fn answer(answer: Answer) -> Decision {

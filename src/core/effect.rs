@@ -180,7 +180,7 @@ pub(crate) fn counter(row: Option<&Row>) -> Result<i64, Obstacle> {
             Ok(i64::from_be_bytes(number))
         }
         Some(Content::Value { codec, .. }) => Err(Obstacle::Codec { stored: *codec }),
-        Some(Content::Held(_)) => Err(Obstacle::Codec { stored: Codec::Raw }),
+        Some(Content::Held(_) | Content::Open(_)) => Err(Obstacle::Codec { stored: Codec::Raw }),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::outcome::ResourceRef;
+use super::outcome::{Finished, ResourceRef};
 use super::reply::Advice;
 
 /// What user code fails with: `?` takes any error, `.into()` makes one of a string.
@@ -27,6 +27,7 @@ struct Inner {
     kind: ErrorKind,
     text: String,
     resource: Option<ResourceRef>,
+    finished: Option<Finished>,
     source: Option<BoxError>,
 }
 
@@ -79,7 +80,7 @@ pub enum Ran {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, text: text.into(), resource: None, source: None }))
+        Self(Box::new(Inner { kind, text: text.into(), resource: None, finished: None, source: None }))
     }
 
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
@@ -88,6 +89,16 @@ impl Error {
 
     pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.0.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn with_resource(mut self, resource: ResourceRef) -> Self {
+        self.0.resource = Some(resource);
+        self
+    }
+
+    pub(crate) fn with_finished(mut self, finished: Finished) -> Self {
+        self.0.finished = Some(finished);
         self
     }
 
@@ -106,6 +117,7 @@ impl Error {
     pub(crate) fn share(&self) -> Self {
         let mut copy = Self::new(self.0.kind, self.0.text.clone());
         copy.0.resource.clone_from(&self.0.resource);
+        copy.0.finished.clone_from(&self.0.finished);
         copy
     }
 
@@ -155,8 +167,14 @@ impl Error {
         }
     }
 
-    /// The row of a [`Conflict`](ErrorKind::Conflict). Such an error comes from finishing a claim, and claims
-    /// are to come: `None` until then.
+    /// What the command came to, of a [`FenceLost`](ErrorKind::FenceLost) whose scope somebody else has
+    /// finished.
+    #[must_use]
+    pub fn finished(&self) -> Option<&Finished> {
+        self.0.finished.as_ref()
+    }
+
+    /// The row that is in the way, of a [`Conflict`](ErrorKind::Conflict).
     #[must_use]
     pub fn resource(&self) -> Option<&ResourceRef> {
         self.0.resource.as_ref()

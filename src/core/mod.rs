@@ -1,9 +1,12 @@
 //! Decides. Owns every rule; must not know clocks, files, locks, threads, randomness, or a map without order.
 
+pub(crate) mod act;
 pub(crate) mod audit;
+pub(crate) mod claim;
 pub(crate) mod decide;
 pub(crate) mod effect;
 pub(crate) mod error;
+pub(crate) mod fact;
 pub(crate) mod fingerprint;
 pub(crate) mod finite;
 pub(crate) mod imprint;

@@ -28,6 +28,9 @@ pub struct Policy {
     pub(crate) compare: Compare,
     pub(crate) while_running: WhileRunning,
     pub(crate) execute_max: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) run_max: Duration,
+    pub(crate) takeover: Takeover,
     pub(crate) outcome_bytes_max: usize,
     pub(crate) body_window: Duration,
     pub(crate) key_window: Duration,
@@ -46,6 +49,17 @@ pub enum WhileRunning {
     InProgressFirst,
 }
 
+/// Whether a command whose owner is gone may be run on by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Takeover {
+    /// Never: a lapsed command becomes `Unknown`, and somebody finds out what came of it.
+    Never,
+    /// Where every declared step has a result or is [`Contract::Idempotent`](crate::Contract). For work that
+    /// declares all it does outside.
+    Allowed,
+}
+
 /// What a key answers when its window is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,7 +73,8 @@ pub enum AfterExpiry {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Policy {
-    /// The defaults: others of a scope wait 5 s, compare canonically, a closure holds its scope for 30 s,
+    /// The defaults: others of a scope wait 5 s, compare canonically, a closure holds its scope for 30 s, a
+    /// claim lasts 30 s without a heartbeat and can be kept alive for 1 hour, nothing lapsed is taken over,
     /// outcomes of 64 KiB, bodies for 1 day, keys for 30 days, tombstones for ever, expired keys rejected.
     pub const fn new() -> Self {
         Self {
@@ -67,6 +82,9 @@ impl Policy {
             compare: Compare::Canonical,
             while_running: WhileRunning::MismatchFirst,
             execute_max: Duration::from_secs(30),
+            lease: Duration::from_secs(30),
+            run_max: Duration::from_secs(3600),
+            takeover: Takeover::Never,
             outcome_bytes_max: 64 * 1024,
             body_window: DAY,
             key_window: Duration::from_secs(30 * 24 * 3600),
@@ -98,6 +116,26 @@ impl Policy {
     /// first to commit counts. More than zero.
     pub const fn execute_max(mut self, run: Duration) -> Self {
         self.execute_max = run;
+        self
+    }
+
+    /// How long a claim lasts without a heartbeat; more than zero. After it the command is taken over, where
+    /// that is allowed, or becomes `Unknown`.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long [`Claim::keep_alive`](crate::Claim::keep_alive) holds a lease at most, so that an owner that
+    /// hangs does not hold it for ever. More than zero.
+    pub const fn run_max(mut self, run: Duration) -> Self {
+        self.run_max = run;
+        self
+    }
+
+    /// Whether a lapsed claim may be run on by another.
+    pub const fn takeover(mut self, takeover: Takeover) -> Self {
+        self.takeover = takeover;
         self
     }
 
@@ -158,6 +196,10 @@ impl Policy {
             "`key_window` is shorter than `must_outlast` declares: a late retry would find its key expired"
         } else if self.execute_max.is_zero() {
             "`execute_max` is zero"
+        } else if self.lease.is_zero() {
+            "`lease` is zero: a claim would be over before it began"
+        } else if self.run_max.is_zero() {
+            "`run_max` is zero"
         } else if self.outcome_bytes_max > OUTCOME_BYTES_CAP {
             "`outcome_bytes_max` is above 8 MiB"
         } else if matches!(self.compare, Compare::Parts(names) if names.is_empty()) {

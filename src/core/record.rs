@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::effect::Note;
-use super::fingerprint::Fingerprint;
+use super::fact::Fact;
+use super::fingerprint::{Fingerprint, Match, Parts};
 use super::name::Scope;
 use super::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 use super::policy::Windows;
@@ -34,6 +35,88 @@ pub(crate) enum Transition {
     Executed = 1,
     /// A command without a key ran; nothing can be replayed of it.
     Unprotected = 2,
+    /// absent -> Processing.
+    Begun = 3,
+    /// Processing, lapsed, or Unknown, settled -> Processing, with a new token.
+    TakenOver = 4,
+    /// Processing -> Processing: steps declared or answered, effects and a recovery point committed.
+    Advanced = 5,
+    /// Processing -> Succeeded or Failed.
+    Finished = 6,
+    /// Processing -> absent: nothing happened.
+    Aborted = 7,
+    /// Processing -> Unknown, as its owner says.
+    Unsure = 8,
+    /// Processing -> Unknown: its owner is gone, and nobody may go on.
+    Lapsed = 9,
+    /// absent -> Failed, before it ever ran.
+    Cancelled = 10,
+    /// Processing -> Processing: somebody wants it to stop.
+    CancelAsked = 11,
+    /// Unknown -> Unknown: something was found out about a step.
+    Judged = 12,
+    /// Unknown -> Succeeded or Failed, as somebody found out.
+    Resolved = 13,
+    /// Unknown -> absent: somebody found out that nothing happened.
+    Released = 14,
+    /// A completion came after its claim was over, and was refused.
+    Differed = 15,
+}
+
+impl Transition {
+    /// Whether it ends a scope with an outcome that is replayed.
+    pub fn is_outcome(self) -> bool {
+        matches!(self, Self::Executed | Self::Finished | Self::Cancelled | Self::Resolved)
+    }
+
+    /// Whether it gives somebody a claim.
+    pub fn is_grant(self) -> bool {
+        matches!(self, Self::Begun | Self::TakenOver)
+    }
+
+    /// The transition of a stored number.
+    pub fn of(number: u8) -> Option<Self> {
+        use Transition::*;
+        const ALL: [Transition; 15] = [
+            Executed,
+            Unprotected,
+            Begun,
+            TakenOver,
+            Advanced,
+            Finished,
+            Aborted,
+            Unsure,
+            Lapsed,
+            Cancelled,
+            CancelAsked,
+            Judged,
+            Resolved,
+            Released,
+            Differed,
+        ];
+        ALL.into_iter().find(|known| *known as u8 == number)
+    }
+
+    /// The word for it in an audit.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Unprotected => "executed without a key",
+            Self::Begun => "begun",
+            Self::TakenOver => "taken over",
+            Self::Advanced => "advanced",
+            Self::Finished => "finished",
+            Self::Aborted => "aborted",
+            Self::Unsure => "unsure",
+            Self::Lapsed => "lapsed",
+            Self::Cancelled => "cancelled",
+            Self::CancelAsked => "cancel asked",
+            Self::Judged => "judged",
+            Self::Resolved => "resolved",
+            Self::Released => "released",
+            Self::Differed => "differed",
+        }
+    }
 }
 
 /// One entry of the journal: what the command brought along, and what was decided of it.
@@ -56,8 +139,12 @@ pub(crate) struct Told {
     pub meta: Arc<[(Text, Bytes)]>,
     pub resource: Option<ResourceRef>,
     pub body: KeptBody,
-    /// The label of the store that wrote it.
+    /// The label of the store that wrote it, or who decided.
     pub actor: Arc<str>,
+    /// The fencing token of the claim that it speaks of; 0 without one.
+    pub token: u64,
+    /// What it says beside the outcome.
+    pub facts: Arc<[Fact]>,
 }
 
 impl Told {
@@ -67,7 +154,36 @@ impl Told {
         // None takes no block.
         let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
         let (scope, fingerprint, actor) = (scope.clone(), fingerprint.clone(), Arc::clone(actor));
-        Self { scope, fingerprint, failed, code, meta, resource, body, actor }
+        Self {
+            scope,
+            fingerprint,
+            failed,
+            code,
+            meta,
+            resource,
+            body,
+            actor,
+            token: 0,
+            facts: Arc::default(),
+        }
+    }
+
+    /// What an entry says that has no outcome.
+    pub fn note(scope: &Scope, fingerprint: &Fingerprint, actor: &Arc<str>) -> Self {
+        Self::new(scope, fingerprint, Outcome::succeeded(0), actor)
+    }
+
+    /// With the claim that it speaks of, and what it says beside the outcome.
+    pub fn saying(self, token: u64, facts: Vec<Fact>) -> Self {
+        Self { token, facts: facts.into(), ..self }
+    }
+
+    /// Whether both say the same outcome.
+    pub fn is_same_outcome(&self, other: &Self) -> bool {
+        let digest = |body: &KeptBody| (body.digest(), matches!(body, KeptBody::Kept(_)));
+        (self.failed, self.code, &self.meta, &self.resource)
+            == (other.failed, other.code, &other.meta, &other.resource)
+            && digest(&self.body) == digest(&other.body)
     }
 }
 
@@ -126,7 +242,15 @@ pub(crate) enum Age {
 impl Record {
     /// Whether it is what a scope came to; a command without a key has no scope.
     pub fn is_outcome(&self) -> bool {
-        self.entry.transition == Transition::Executed
+        self.entry.transition.is_outcome()
+    }
+
+    /// Whether a retry asks what was recorded. What was cancelled before it ran answers whatever is asked.
+    pub fn judge(&self, asked: &Parts) -> Match {
+        match self.entry.transition {
+            Transition::Cancelled => Match::Same,
+            _ => self.entry.fingerprint.judge(asked),
+        }
     }
 
     pub fn body_until(&self) -> Timestamp {

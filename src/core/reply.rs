@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::claim::OperationId;
 use super::name::Scope;
 use super::outcome::{Digest, Finished, ResourceRef};
 use super::time::Timestamp;
@@ -45,6 +46,9 @@ pub enum Reply {
     Unknown {
         /// Since when.
         since: Timestamp,
+        /// Steps that may have been made and have no result, each with the id that the other side knows it
+        /// by.
+        open_steps: Vec<(String, OperationId)>,
     },
     /// The key belongs to another request. Nothing of that one is told.
     #[non_exhaustive]
@@ -172,6 +176,16 @@ impl Reply {
     }
 }
 
+/// When to ask again while somebody is at it who has so much time left.
+pub(crate) fn retry_within(left: Duration) -> Duration {
+    left.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+}
+
+/// The longest a caller is told to wait before it asks again.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(1);
+/// When to ask again where there is no room.
+pub(crate) const RETRY_FULL: Duration = Duration::from_secs(1);
 /// When to ask again where the answer may change at any moment.
 pub(crate) const RETRY_SOON: Duration = Duration::from_millis(100);
 /// When to ask again where somebody has to find something out.
@@ -185,7 +199,7 @@ impl fmt::Debug for Reply {
             Self::InProgress { retry_after, owner, .. } => {
                 write!(f, "InProgress(again after {retry_after:?}, run by {owner})")
             }
-            Self::Unknown { since } => write!(f, "Unknown(since {since})"),
+            Self::Unknown { since, .. } => write!(f, "Unknown(since {since})"),
             Self::Mismatch { parts, formatting_only, in_flight } => f
                 .debug_struct("Mismatch")
                 .field("parts", parts)

@@ -9,7 +9,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::audit::Layout;
-use super::name::Tenant;
+use super::claim::Open;
+use super::name::{ScopeDigest, Tenant, hex};
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::text::{Text, joined};
@@ -26,6 +27,9 @@ const RESOURCE_OF_TENANT: &str = "t";
 const RESOURCE_SHARED: &str = "s";
 const UNIQUE_OF_TENANT: &str = "u";
 const UNIQUE_SHARED: &str = "v";
+/// Spaces of the store's own, which no command names.
+const OPEN: &str = "o";
+const OWN: [&str; 1] = [OPEN];
 /// Closes a name.
 const END: char = '\0';
 
@@ -40,6 +44,26 @@ impl RowKey {
     pub fn unique(tenant: Option<&Tenant>, name: &str, value: &str) -> Self {
         let tag = if tenant.is_some() { UNIQUE_OF_TENANT } else { UNIQUE_SHARED };
         Self::build(tag, tenant, name, value)
+    }
+
+    /// The row of a command that was begun and is not finished.
+    pub fn open(scope: ScopeDigest) -> Self {
+        Self(joined(&[OPEN, &hex(&scope.0)]))
+    }
+
+    /// What the keys of all such rows begin with.
+    pub fn all_open() -> &'static [u8] {
+        OPEN.as_bytes()
+    }
+
+    /// Whether the row is the store's own: no resource and no uniqueness.
+    pub fn is_own(&self) -> bool {
+        OWN.iter().any(|tag| self.0.starts_with(tag))
+    }
+
+    /// Whether it is the row of a command that was begun.
+    pub fn is_open(&self) -> bool {
+        self.0.starts_with(OPEN)
     }
 
     fn build(tag: &str, tenant: Option<&Tenant>, name: &str, last: &str) -> Self {
@@ -92,6 +116,9 @@ impl RowKey {
 
     /// The kind and id, or the name and value, that this key was built from.
     pub fn reference(&self) -> ResourceRef {
+        if self.is_open() {
+            return ResourceRef::new("open command", &self.0[OPEN.len()..], true);
+        }
         let (_, kind, id) = split(&self.0).unwrap_or_default();
         let kind_end = self.0.len().saturating_sub(id.len() + END.len_utf8());
         let kind = Text::part(&self.0, kind_end.saturating_sub(kind.len())..kind_end);
@@ -105,6 +132,7 @@ fn split(key: &str) -> Option<(&str, &str, &str)> {
     let (tenant, rest) = match tag {
         RESOURCE_OF_TENANT | UNIQUE_OF_TENANT => rest.split_once(END)?,
         RESOURCE_SHARED | UNIQUE_SHARED => ("", rest),
+        OPEN => return Some(("", "", rest)),
         _ => return None,
     };
     let (name, last) = rest.split_once(END)?;
@@ -154,6 +182,8 @@ pub(crate) enum Content {
     Removed,
     /// A uniqueness, held by a resource.
     Held(ResourceRef),
+    /// A command that was begun and is not finished.
+    Open(Arc<Open>),
 }
 
 impl Row {
@@ -162,6 +192,15 @@ impl Row {
         match &self.content {
             Content::Value { bytes, .. } => bytes.len(),
             Content::Removed | Content::Held(_) => 0,
+            Content::Open(open) => open.bytes(),
+        }
+    }
+
+    /// The command that was begun, of such a row.
+    pub fn open(&self) -> Option<&Arc<Open>> {
+        match &self.content {
+            Content::Open(open) => Some(open),
+            Content::Value { .. } | Content::Removed | Content::Held(_) => None,
         }
     }
 
@@ -193,6 +232,10 @@ impl Row {
             Content::Held(holder) => {
                 out.u8(2);
                 out.resource(holder);
+            }
+            Content::Open(open) => {
+                out.u8(3);
+                open.layout(&mut out);
             }
         }
         Digest(out.finish())

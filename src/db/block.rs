@@ -32,6 +32,8 @@ pub(crate) struct NewEntry {
     pub position: Position,
     /// None for a command without a key.
     pub scope: Option<ScopeDigest>,
+    /// Whether it is the outcome of that scope.
+    pub is_outcome: bool,
     /// Its frame, in the frames of the commit.
     pub framed: Range<usize>,
     /// The rows that it was the last of its commit to change.
@@ -39,9 +41,14 @@ pub(crate) struct NewEntry {
 }
 
 impl NewEntry {
+    /// The scope that it is the outcome of.
+    pub fn outcome_of(&self) -> Option<ScopeDigest> {
+        self.scope.filter(|_| self.is_outcome)
+    }
+
     /// What it takes of a block.
     fn bytes(&self) -> usize {
-        const LISTED_BYTES: usize = 24;
+        const LISTED_BYTES: usize = 25;
         self.framed.len() + LISTED_BYTES + self.rows.iter().map(LateRow::bytes).sum::<usize>()
     }
 }
@@ -111,7 +118,8 @@ pub(super) fn write(
     let listed = entries.iter().map(|entry| {
         let len = u32::try_from(entry.framed.len()).map_err(|_| "longer than 4 GiB".to_owned())?;
         let scope = entry.scope.map(|scope| scope.0);
-        Ok(Listed { above: entry.position.seq - first.seq, len, scope })
+        let above = entry.position.seq - first.seq;
+        Ok(Listed { above, len, scope, is_outcome: entry.is_outcome })
     });
     let directory = Directory { entries: listed.collect::<Result<_, String>>().map_err(Fault::Refused)? };
     let bytes = OVERHEAD_BYTES + entries.iter().map(|entry| entry.bytes()).sum::<usize>();
@@ -141,6 +149,7 @@ pub(super) struct Block<'b> {
 pub(super) struct Found<'b> {
     pub position: Position,
     pub scope: Option<ScopeDigest>,
+    pub is_outcome: bool,
     pub framed: &'b [u8],
 }
 
@@ -181,7 +190,8 @@ impl<'b> Block<'b> {
             at = at.saturating_add(listed.len as usize);
             let framed =
                 self.rest.get(from..at).ok_or_else(|| Fault::damaged(&place(position), "it is cut"))?;
-            Ok(Found { position, scope: listed.scope.map(ScopeDigest), framed })
+            let Listed { scope, is_outcome, .. } = *listed;
+            Ok(Found { position, scope: scope.map(ScopeDigest), is_outcome, framed })
         })
     }
 

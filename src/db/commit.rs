@@ -1,6 +1,8 @@
 //! One commit: entries, what they leave of rows, a slice of the sweep, all of it durable or none. Owns the
 //! write transaction; must not know rules.
 
+use std::sync::atomic::Ordering;
+
 use redb::Durability;
 
 use super::block::{self, NewEntry};
@@ -72,7 +74,7 @@ impl Batch {
         self.classes.push((class, windows));
     }
 
-    /// Appends an entry, after all that have a lower number; `scope` is what it is the outcome of.
+    /// Appends an entry, after all that have a lower number; `scope` is what it speaks of.
     pub fn put_entry(
         &mut self,
         position: Position,
@@ -83,7 +85,8 @@ impl Batch {
         let start = self.frames.len();
         block::seal_entry(&mut self.frames, position, entry, told)?;
         let framed = start..self.frames.len();
-        self.entries.push(NewEntry { position, scope, framed, rows: Vec::new() });
+        let is_outcome = entry.transition.is_outcome();
+        self.entries.push(NewEntry { position, scope, is_outcome, framed, rows: Vec::new() });
         Ok(())
     }
 
@@ -142,8 +145,12 @@ impl Db {
         write.set_quick_repair(self.is_large());
         put(&write, &batch, &slice, &mut next)?;
         for entry in &batch.entries {
-            entry.scope.iter().for_each(|scope| self.filter.add_scope(*scope));
+            entry.outcome_of().iter().for_each(|scope| self.filter.add_scope(*scope));
             entry.rows.iter().for_each(|row| self.filter.add_row(row.key.as_bytes()));
+        }
+        if next.open > 0 {
+            // Before anybody can see one.
+            self.may_have_open.store(true, Ordering::Release);
         }
         if !batch.classes.is_empty() {
             // Readers look a class up after its first entry is committed, so they must know it before.
@@ -151,6 +158,7 @@ impl Db {
         }
         write.commit().map_err(|fault| Failed::Uncertain(fault.into()))?;
         self.late.write().commit(&slice, batch.entries, weight, next.last_seq);
+        self.may_have_open.store(next.open > 0, Ordering::Release);
         *state = next;
         Ok(())
     }

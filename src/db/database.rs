@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable};
@@ -32,6 +33,8 @@ pub(crate) struct Db {
     pub(super) mode: CommitMode,
     pub(super) late: RwLock<Late>,
     pub(super) filter: Filter,
+    /// Whether a command is open, or one may be in a moment.
+    pub(super) may_have_open: AtomicBool,
     /// Above this size a commit also saves what makes the open after a kill short.
     pub(super) check_at_open_max: u64,
 }
@@ -86,6 +89,16 @@ impl Db {
             },
         };
         self.newest_at(&read.open_table(JOURNAL)?, position, scope).map(Some)
+    }
+
+    /// The row of the command that is open in a scope, as it is committed now. To be asked before the record:
+    /// what ends between the two is then seen as ended.
+    pub fn open_row(&self, scope: ScopeDigest) -> Result<Option<Row>, Fault> {
+        // Most scopes are not open, and most stores have none that is.
+        if !self.may_have_open.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        self.row(&RowKey::open(scope))
     }
 
     /// The entry at a position.
@@ -229,7 +242,8 @@ const PAGE_BYTES: usize = 1 << 20;
 const FIRST_CLASS: u16 = 1;
 
 pub(super) fn read_row(key: &[u8], framed: &[u8]) -> Result<Row, Fault> {
-    envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed).map(Row::from).map_err(|fault| {
+    let stored = envelope::open::<StoredRow>(Table::Resource, key, Kind::Row, framed);
+    stored.and_then(Row::try_from).map_err(|fault| {
         let place = RowKey::parse(key).map(|key| format!("row {}", key.reference()));
         fault.at(place.as_deref().unwrap_or("a row of table resource"))
     })

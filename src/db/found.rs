@@ -75,7 +75,7 @@ impl Found {
         for found in block.entries() {
             let found = found?;
             self.entries += 1;
-            let Some(scope) = found.scope else { continue };
+            let Some(scope) = found.scope.filter(|_| found.is_outcome) else { continue };
             let newest = self.scopes.entry(scope).or_insert(found.position);
             // A commit may hold two outcomes of a scope, in blocks of two classes, the newer block first.
             if newest.seq < found.position.seq {

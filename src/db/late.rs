@@ -217,8 +217,10 @@ impl Late {
         }
         self.last_seq = last_seq;
         self.journal[1] += weight.journal;
-        for NewEntry { position, scope, rows, .. } in entries {
-            if let Some(scope) = scope {
+        for entry in entries {
+            let outcome_of = entry.outcome_of();
+            let NewEntry { position, rows, .. } = entry;
+            if let Some(scope) = outcome_of {
                 self.sweeping.scopes.remove(&scope);
                 self.arriving.scopes.insert(scope, position);
             }
@@ -292,7 +294,7 @@ impl Weight {
             Image::Removed => ROW_BYTES + row.key.as_bytes().len(),
             Image::Settled => 0,
         });
-        let scope = if entry.scope.is_some() { SCOPE_BYTES } else { 0 };
+        let scope = if entry.outcome_of().is_some() { SCOPE_BYTES } else { 0 };
         Self {
             map: self.map + scope + rows.sum::<usize>(),
             journal: self.journal + entry.framed.len() as u64,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::RwLock;
 use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableHandle};
@@ -149,6 +150,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     let filter = Filter::new(how.filter_bytes);
     late.scopes().for_each(|(scope, _)| filter.add_scope(scope));
     late.rows().for_each(|(key, _)| filter.add_row(key.as_bytes()));
+    let may_have_open = AtomicBool::new(state.open > 0);
     let db = Db {
         database,
         disk: Arc::clone(disk),
@@ -157,6 +159,7 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         mode: how.mode,
         late: RwLock::new(late),
         filter,
+        may_have_open,
         check_at_open_max: how.check_at_open_max,
     };
     if checked {
@@ -291,9 +294,15 @@ fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Faul
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
         return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
     }
-    let State { epoch, last_seq, records, rows, executed, blocks, indexed, settled, .. } = *state;
-    if [epoch, last_seq, records, rows, executed, blocks, indexed, settled].iter().any(|&n| n > SEQ_MAX) {
+    let State { epoch, last_seq, records, rows, own_rows, executed, blocks, indexed, settled, .. } = *state;
+    let State { resolved, differences, .. } = *state;
+    let counts =
+        [epoch, last_seq, records, rows, own_rows, executed, resolved, differences, blocks, indexed, settled];
+    if counts.iter().any(|&n| n > SEQ_MAX) {
         return of_state("a count is larger than any store's");
+    }
+    if state.unknown > state.open || state.open > state.own_rows {
+        return of_state("more commands are open than there are rows of them");
     }
     if state.merged_to > state.sweep_to || state.sweep_to > state.last_seq {
         return of_state("more was merged than was written");

@@ -11,7 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec;
 use super::fault::Unreadable;
+use crate::core::claim::{Moment, Open, Phase, Point, StepRecord};
 use crate::core::effect::{Note, Verb};
+use crate::core::fact::{Evidence, Fact};
 use crate::core::fingerprint::Fingerprint;
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Digest, ResourceRef};
@@ -50,8 +52,18 @@ pub(crate) struct State {
     pub records: u64,
     /// Resources and uniquenesses, what is left of removed ones included.
     pub rows: u64,
+    /// Rows of the store's own.
+    pub own_rows: u64,
+    /// Commands that are open, those in Unknown included.
+    pub open: u64,
+    /// Of these, those in Unknown.
+    pub unknown: u64,
     /// Commands that were ever executed.
     pub executed: u64,
+    /// Commands in Unknown whose end was ever found out.
+    pub resolved: u64,
+    /// Completions that ever came too late and were refused.
+    pub differences: u64,
     /// Rows of `journal`.
     pub blocks: u64,
     /// Rows of `index`: what has not been merged is missing.
@@ -98,6 +110,25 @@ impl State {
         self.heads.iter().find(|head| head.class == class.0)
     }
 
+    /// Counts an entry.
+    pub fn count(&mut self, entry: &Entry) {
+        let transition = entry.transition;
+        self.records += u64::from(transition.is_outcome() && entry.generation == 1);
+        let has_run = transition.is_outcome() && transition != Transition::Cancelled;
+        self.executed += u64::from(has_run || transition == Transition::Unprotected);
+        self.resolved += u64::from(matches!(transition, Transition::Resolved | Transition::Released));
+        self.differences += u64::from(transition == Transition::Differed);
+    }
+
+    /// Counts what a command was before and is after.
+    pub fn count_open(&mut self, before: Option<&Row>, after: Option<&Row>) {
+        let is_unknown = |row: &Row| row.open().is_some_and(|open| open.phase != Phase::Processing);
+        self.open += u64::from(after.is_some());
+        self.open = self.open.saturating_sub(u64::from(before.is_some()));
+        self.unknown += u64::from(after.is_some_and(is_unknown));
+        self.unknown = self.unknown.saturating_sub(u64::from(before.is_some_and(is_unknown)));
+    }
+
     /// Puts a head in its place.
     pub fn set_head(&mut self, head: Head) {
         match self.heads.binary_search_by_key(&head.class, |known| known.class) {
@@ -120,8 +151,10 @@ pub(crate) struct Listed {
     pub above: u64,
     /// The bytes of its frame.
     pub len: u32,
-    /// The scope that it is the outcome of; none for a command without a key.
+    /// The scope that it speaks of; none for a command without a key.
     pub scope: Option<[u8; 16]>,
+    /// Whether it is the outcome of that scope.
+    pub is_outcome: bool,
 }
 
 /// What a block ends with. Written from where it lies.
@@ -203,6 +236,8 @@ pub(crate) struct StoredTold<'e> {
     resource: Option<Cow<'e, ResourceRef>>,
     body: StoredBody,
     actor: Cow<'e, str>,
+    token: u64,
+    facts: Cow<'e, [Fact]>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -246,6 +281,8 @@ impl<'e> From<&'e Told> for StoredTold<'e> {
                 KeptBody::NotKept { digest, len } => StoredBody::NotKept { digest: *digest, len: *len },
             },
             actor: (&*told.actor).into(),
+            token: told.token,
+            facts: Cow::Borrowed(&told.facts),
         }
     }
 }
@@ -292,11 +329,9 @@ impl TryFrom<StoredEntry<'_>> for Entry {
 
     fn try_from(stored: StoredEntry<'_>) -> Result<Self, Unreadable> {
         Ok(Self {
-            transition: match stored.transition {
-                1 => Transition::Executed,
-                2 => Transition::Unprotected,
-                other => return Err(Unreadable::Newer(format!("its transition {other} is unknown"))),
-            },
+            transition: Transition::of(stored.transition).ok_or_else(|| {
+                Unreadable::Newer(format!("its transition {} is unknown", stored.transition))
+            })?,
             at: stored.at,
             generation: stored.generation,
             told: Arc::new(Told::try_from(stored.told)?),
@@ -326,6 +361,8 @@ impl TryFrom<StoredTold<'_>> for Told {
                 StoredBody::NotKept { digest, len } => KeptBody::NotKept { digest, len },
             },
             actor: stored.actor.into(),
+            token: stored.token,
+            facts: stored.facts.into_owned().into(),
         })
     }
 }
@@ -372,6 +409,80 @@ enum StoredContent<B> {
     Value { codec: Codec, bytes: B },
     Removed,
     Held(ResourceRef),
+    Open(Box<StoredOpen>),
+}
+
+/// A command that was begun and is not finished.
+#[derive(Serialize, Deserialize)]
+struct StoredOpen {
+    tenant: Text,
+    operation: Text,
+    key: Text,
+    fingerprint: Fingerprint,
+    generation: u32,
+    phase: Phase,
+    since: Timestamp,
+    attempt: u32,
+    token: u64,
+    granted: Moment,
+    lease: u64,
+    owner: Text,
+    input: Option<Bytes>,
+    steps: Vec<StepRecord>,
+    points: Vec<Point>,
+    cancel_asked: bool,
+    evidence: Vec<Evidence>,
+}
+
+impl From<&Open> for StoredOpen {
+    fn from(open: &Open) -> Self {
+        let Open { scope: Scope { tenant, operation, key }, .. } = open;
+        Self {
+            tenant: tenant.0.clone(),
+            operation: operation.0.clone(),
+            key: key.0.clone(),
+            fingerprint: open.fingerprint.clone(),
+            generation: open.generation,
+            phase: open.phase,
+            since: open.since,
+            attempt: open.attempt,
+            token: open.token,
+            granted: open.granted,
+            lease: open.lease,
+            owner: Text::from(&*open.owner),
+            input: open.input.clone(),
+            steps: open.steps.clone(),
+            points: open.points.clone(),
+            cancel_asked: open.cancel_asked,
+            evidence: open.evidence.clone(),
+        }
+    }
+}
+
+impl TryFrom<StoredOpen> for Open {
+    type Error = Unreadable;
+
+    fn try_from(stored: StoredOpen) -> Result<Self, Unreadable> {
+        stored.fingerprint.check()?;
+        let (tenant, operation, key) = (Tenant(stored.tenant), Operation(stored.operation), Key(stored.key));
+        Ok(Self {
+            scope: Scope { tenant, operation, key },
+            fingerprint: stored.fingerprint,
+            generation: stored.generation,
+            phase: stored.phase,
+            since: stored.since,
+            attempt: stored.attempt,
+            token: stored.token,
+            granted: stored.granted,
+            lease: stored.lease,
+            owner: stored.owner.as_str().into(),
+            input: stored.input,
+            steps: stored.steps,
+            points: stored.points,
+            cancel_asked: stored.cancel_asked,
+            evidence: stored.evidence,
+        })
+    }
 }
 
 impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
@@ -387,14 +498,17 @@ impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
                 }
                 Content::Removed => StoredContent::Removed,
                 Content::Held(holder) => StoredContent::Held(holder.clone()),
+                Content::Open(open) => StoredContent::Open(Box::new(StoredOpen::from(&**open))),
             },
         }
     }
 }
 
-impl From<StoredRow> for Row {
-    fn from(stored: StoredRow) -> Self {
-        Self {
+impl TryFrom<StoredRow> for Row {
+    type Error = Unreadable;
+
+    fn try_from(stored: StoredRow) -> Result<Self, Unreadable> {
+        Ok(Self {
             version: stored.version,
             made: Position { class: ClassId(stored.made_class), seq: stored.made_seq },
             event_time: stored.event_time,
@@ -402,7 +516,8 @@ impl From<StoredRow> for Row {
                 StoredContent::Value { codec, bytes } => Content::Value { codec, bytes },
                 StoredContent::Removed => Content::Removed,
                 StoredContent::Held(holder) => Content::Held(holder),
+                StoredContent::Open(open) => Content::Open(Arc::new(Open::try_from(*open)?)),
             },
-        }
+        })
     }
 }

@@ -12,6 +12,7 @@ use super::late::Late;
 use super::stored::State;
 use super::tables::{JournalKey, position_of};
 use crate::core::audit::{self, Link};
+use crate::core::claim::Phase;
 use crate::core::effect::{Note, Verb};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Entry, Position, Record, Transition};
@@ -31,6 +32,8 @@ pub struct VerifyReport {
     pub records: u64,
     /// Resources and uniquenesses that were read.
     pub rows: u64,
+    /// Commands that were begun and are not finished.
+    pub open: u64,
     /// Scopes whose effects were committed twice in one generation. Must be 0.
     pub duplicate_effects: u64,
     /// What does not agree, in words that name the place; at most 1,000.
@@ -97,6 +100,9 @@ pub(crate) struct Walk {
     followers: BTreeMap<ClassId, Follower>,
     /// Blocks of the journal that were read.
     blocks: u64,
+    /// Rows of the store's own, and of them the commands in Unknown.
+    own_rows: u64,
+    unknown: u64,
     report: VerifyReport,
 }
 
@@ -155,11 +161,13 @@ pub(crate) fn verify(
     let mut walk = Walk::new(snapshot)?;
     let late = snapshot.late(&walk.start)?;
     let seen = Seen { snapshot, late: &late };
-    let total = walk.start.executed.saturating_add(walk.start.records).saturating_add(walk.start.rows);
+    let State { records, rows, own_rows, .. } = walk.start;
+    let entries: u64 = walk.start.heads.iter().map(|head| head.entries).sum();
+    let total = [records, rows, own_rows].into_iter().fold(entries, u64::saturating_add);
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, mut report, .. } = walk;
+    let Walk { start, blocks, own_rows, unknown, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
@@ -169,6 +177,9 @@ pub(crate) fn verify(
         ("entries of journal", report.entries, start.heads.iter().map(|head| head.entries).sum()),
         ("scopes", report.records, start.records),
         ("resources and uniquenesses", report.rows, start.rows),
+        ("rows of the store's own", own_rows, start.own_rows),
+        ("open commands", report.open, start.open),
+        ("open commands in Unknown", unknown, start.unknown),
     ];
     for (what, found, expected) in tables {
         if found != expected {
@@ -193,13 +204,15 @@ impl Walk {
             next: Stage::Journal(None),
             followers: BTreeMap::new(),
             blocks: 0,
+            own_rows: 0,
+            unknown: 0,
             report: VerifyReport::default(),
         })
     }
 
     /// Rows read so far.
     pub fn rows(&self) -> u64 {
-        self.report.entries + self.report.records + self.report.rows
+        self.report.entries + self.report.records + self.report.rows + self.own_rows
     }
 
     /// The first thing that does not agree, if any.
@@ -298,7 +311,7 @@ impl Walk {
         };
         let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
         let listed = (entry.transition != Transition::Unprotected).then_some(scope);
-        if found.scope != listed {
+        if found.scope != listed || found.is_outcome != entry.transition.is_outcome() {
             self.report.fault(&place(position), "its block lists it under another scope");
         }
         follower.follow(position, scope, &entry, &mut self.report);
@@ -363,10 +376,7 @@ impl Walk {
             };
             // What waits to take its place is checked in its turn.
             if seen.late.row(&key).is_none() {
-                self.report.rows += 1;
-                if let Some(row) = read {
-                    self.agrees(seen, &key, &row)?;
-                }
+                self.row(seen, &key, read.as_ref())?;
             }
         }
         Ok(last)
@@ -380,16 +390,20 @@ impl Walk {
         }
         for (key, framed) in seen.late.rows() {
             let Some(framed) = framed else { continue };
-            self.report.rows += 1;
             let read = read_row(key.as_bytes(), framed);
-            if let Some(row) = self.report.readable("rows that wait", read)? {
-                self.agrees(seen, key, &row)?;
-            }
+            let row = self.report.readable("rows that wait", read)?;
+            self.row(seen, key, row.as_ref())?;
         }
         Ok(())
     }
 
-    fn agrees(&mut self, seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<(), Fault> {
+    /// One row, counted; what could not be read was told already.
+    fn row(&mut self, seen: &Seen<'_>, key: &RowKey, row: Option<&Row>) -> Result<(), Fault> {
+        *(if key.is_own() { &mut self.own_rows } else { &mut self.report.rows }) += 1;
+        self.report.open += u64::from(key.is_open());
+        let Some(row) = row else { return Ok(()) };
+        let is_unknown = row.open().is_some_and(|open| matches!(open.phase, Phase::Unknown { .. }));
+        self.unknown += u64::from(is_unknown);
         if let Some(what) = disagreement(seen, key, row)? {
             self.report.fault(&format!("row {}", key.reference()), &what);
         }
@@ -421,7 +435,7 @@ fn check_indexed(
     merged_to: u64,
     report: &mut VerifyReport,
 ) -> Result<(), Fault> {
-    if entry.transition == Transition::Unprotected {
+    if !entry.transition.is_outcome() {
         return Ok(());
     }
     let Some(newest) = seen.newest(scope)? else {
@@ -455,8 +469,13 @@ fn check_indexed(
 
 /// What the entry that a row names as its writer says against it.
 fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<String>, Fault> {
-    if key.is_unique() != matches!(row.content, Content::Held(_)) {
-        return Ok(Some("a uniqueness and a value stand in each other's place".to_owned()));
+    let is_its_kind = match &row.content {
+        Content::Held(_) => key.is_unique(),
+        Content::Open(_) => key.is_open(),
+        Content::Value { .. } | Content::Removed => !key.is_unique() && !key.is_own(),
+    };
+    if !is_its_kind {
+        return Ok(Some("it holds what belongs into a row of another kind".to_owned()));
     }
     for class in seen.snapshot.db.class_ids() {
         let position = Position { class, seq: row.version };

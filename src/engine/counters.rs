@@ -62,6 +62,12 @@ counters! {
     unprotected,
     /// Effects that left a row alone because it has seen a newer event.
     stale_events,
+    /// Claims granted.
+    claims,
+    /// Calls of owners whose claim was over or somebody else's.
+    fence_losses,
+    /// Callers told that a command may have taken effect outside.
+    unknown,
     /// Commits whose end is not known.
     uncertain_commits,
     /// Commits.

@@ -174,6 +174,7 @@ impl Engine {
         let is_of_another = |opening| met_on.is_some_and(|met_on| met_on != opening);
         match std::mem::replace(&mut *file, File::Closed) {
             File::Open { slot, opening } if !is_of_another(opening) => {
+                self.leases.pause(self.clock.monotonic());
                 *file = File::Stopped { why: Stop { what, cause }, left: Some(slot), opening };
                 true
             }

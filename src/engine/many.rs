@@ -16,11 +16,12 @@ use super::Engine;
 use super::clock::Deadline;
 use super::counters::count;
 use super::execute::{Placed, leave_failed};
-use super::places::{End, PlaceGuard};
+use super::places::PlaceGuard;
 use super::queue::Size;
 use super::staging::{Ahead, Ids, Seen, Staging};
 use super::writer::{Draft, Verdict};
-use crate::core::decide::Asked;
+use crate::core::act::Act;
+use crate::core::decide::{Asked, Purpose};
 use crate::core::error::{BoxError, Error};
 use crate::core::name::ScopeDigest;
 use crate::core::outcome::Outcome;
@@ -150,9 +151,11 @@ impl<'e> Call<'e> {
             if round.scopes.contains(&asked.digest) {
                 return Joined::Later;
             }
-            match engine.place(asked, &policy, Deadline::after(Duration::ZERO)) {
+            match engine.place(asked, &policy, Deadline::after(Duration::ZERO), Purpose::Execute) {
                 Ok(Placed::Run(taken)) => guard = Some(taken),
-                Ok(Placed::Answered(Reply::InProgress { .. }) | Placed::Again) => return Joined::Later,
+                Ok(Placed::Answered(Reply::InProgress { .. }) | Placed::Claimed(_) | Placed::Again) => {
+                    return Joined::Later;
+                }
                 Ok(Placed::Answered(reply)) => return Joined::Answered(Ok(reply)),
                 Err(error) => return Joined::Answered(Err(error)),
             }
@@ -171,7 +174,7 @@ impl<'e> Call<'e> {
         let run = self.run;
         let mut staging =
             Staging::new(self.engine, &asked.scope.tenant, &mut self.ids[number], Some(&round.ahead));
-        let called = self.engine.call(&|staging| run(number, staging), &mut staging);
+        let called = self.engine.call(|staging| run(number, staging), &mut staging);
         let left = staging.into_left();
         // A failure is answered without a commit, so it has to stand on committed rows.
         if left.seen == Seen::Hidden || left.seen == Seen::Counters && called.is_err() {
@@ -186,7 +189,8 @@ impl<'e> Call<'e> {
         round.ahead.follow(&left);
         let ran_ahead = left.seen == Seen::Counters;
         let body = outcome.body.clone();
-        let draft = match Draft::new(asked, &policy, outcome, left.staged, &self.engine.settings.owner) {
+        let owner = &self.engine.settings.owner;
+        let draft = match Draft::new(asked, &policy, Act::Execute, outcome, left.staged, owner) {
             Ok(draft) => draft,
             Err(_) if ran_ahead => return Joined::Later,
             Err(error) => return Joined::Answered(Err(error)),
@@ -226,14 +230,6 @@ impl<'e> Call<'e> {
                 Verdict::Done(record) => {
                     self.answers[number] = Some(Ok(self.engine.done(guard, &asked, record, body)));
                 }
-                Verdict::Reply { reply, record } => {
-                    if let (Some(guard), Some(record)) = (guard, record) {
-                        guard.leave(End::Finished(record));
-                    }
-                    self.engine.settled(&asked, &reply);
-                    self.answers[number] = Some(Ok(reply));
-                }
-                Verdict::Fault(error) => self.answers[number] = Some(Err(error)),
                 Verdict::Again { resource, version } => {
                     count(&self.engine.counters.reruns);
                     // Who ran ahead lost to its own call. The first of a round never does, so the call ends.
@@ -245,6 +241,10 @@ impl<'e> Call<'e> {
                         self.engine.tally(&reply);
                         self.answers[number] = Some(Ok(reply));
                     }
+                }
+                other => {
+                    let policy = self.engine.settings.policy(&asked.scope.operation);
+                    self.answers[number] = Some(self.engine.refusal(guard, &asked, policy, other));
                 }
             }
         }

@@ -1,11 +1,13 @@
 //! Runs commands: clock, queue, writer, reader, places, opening. Owns threads' meeting points and the life of
 //! the file; rules are the core's, bytes are `db`'s. User code never runs inside a write transaction.
 
+pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod counters;
 mod execute;
 mod file;
 mod inside;
+mod leases;
 mod line;
 pub(crate) mod many;
 mod open;
@@ -30,6 +32,7 @@ use parking_lot::Mutex;
 use self::clock::EngineClock;
 use self::counters::{Counters, count};
 use self::file::Life;
+use self::leases::Leases;
 use self::places::Places;
 use self::queue::{Queue, Writer};
 use self::replay_index::ReplayIndex;
@@ -50,6 +53,9 @@ pub(crate) struct Engine {
     counters: Counters,
     index: ReplayIndex,
     places: Places,
+    leases: Leases,
+    /// When this process opened the store, on the monotonic clock.
+    opened: Duration,
     queue: Queue<Vec<Draft>, Answers>,
     file: Life,
     /// What the last commit said; only the leader moves it.
@@ -98,7 +104,13 @@ impl Engine {
     }
 
     fn desk(&self) -> Desk<'_> {
-        Desk { clock: &self.clock, counters: &self.counters }
+        Desk {
+            clock: &self.clock,
+            counters: &self.counters,
+            leases: &self.leases,
+            opened: self.opened,
+            open_max: self.settings.open_max,
+        }
     }
 
     /// Believes the wall clock from now on, if it is suspect.

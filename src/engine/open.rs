@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::clock::EngineClock;
 use super::counters::Counters;
 use super::file::{Cause, File, Life, Slot};
+use super::leases::Leases;
 use super::places::Places;
 use super::queue::Queue;
 use super::replay_index::ReplayIndex;
@@ -70,6 +71,8 @@ impl Engine {
             store_id: db.identity().store_id,
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
+            leases: Leases::new(),
+            opened: clock.monotonic(),
             queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
             file: Life::new(File::Open { slot: Slot::new(db), opening: 1 }),
@@ -109,6 +112,7 @@ impl Engine {
         };
         match opened {
             Ok(db) => {
+                self.leases.resume(self.clock.monotonic());
                 *file = File::Open { slot: Slot::new(db), opening: opening + 1 };
                 Ok(())
             }

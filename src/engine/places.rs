@@ -21,13 +21,10 @@ use crate::core::name::{ScopeDigest, Tenant};
 use crate::core::outcome::ResourceRef;
 use crate::core::policy::{Policy, WhileRunning};
 use crate::core::record::Record;
-use crate::core::reply::{Reply, Status};
+use crate::core::reply::{Reply, Status, retry_within};
 use crate::core::time::Timestamp;
 
 const SHARDS: usize = 64;
-/// The longest a caller is told to wait before it asks again.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
-const RETRY_AFTER_MIN: Duration = Duration::from_millis(1);
 
 /// The places of all scopes that are being run.
 pub(crate) struct Places {
@@ -202,7 +199,7 @@ impl Places {
     fn in_progress(&self, running: &Running, clock: &EngineClock) -> Reply {
         Reply::InProgress {
             since: running.since,
-            retry_after: running.left(clock.monotonic()).clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX),
+            retry_after: retry_within(running.left(clock.monotonic())),
             attempt: 1,
             owner: self.owner.clone(),
         }

@@ -1,12 +1,14 @@
 //! Answers that need no write: what is known of a scope, rows, numbers. Owns the order memory, then snapshot.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Engine;
 use super::counters::{Counts, count};
 use super::inside::Inside;
 use super::replay_index::AnswerBuffer;
-use crate::core::decide::{Answer, Asked, Command, NoRows, View, decide};
+use crate::core::claim::{Moment, Uptime};
+use crate::core::decide::{Answer, Asked, Command, NoRows, OpenView, Purpose, View, decide};
 use crate::core::error::Error;
 use crate::core::imprint::Imprint;
 use crate::core::name::{Scope, ScopeDigest};
@@ -16,23 +18,30 @@ use crate::core::receipt::Receipt;
 use crate::core::record::{ClassId, Position, Record};
 use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
+use crate::core::time::millis;
 use crate::db::database::Db;
 use crate::db::fault::Fault;
 use crate::db::stored::State;
 use crate::db::verify::{VerifyReport, verify};
 
+/// What is known of a scope by somebody who wants to run in it.
+pub(super) enum Known {
+    /// It is free to run, or to be gone on with.
+    Free,
+    Reply(Reply),
+    /// The owner of what is open is gone, and nobody may go on.
+    Lapsed,
+}
+
 /// Where `Ask` would write: nowhere.
 const NOWHERE: Position = Position { class: ClassId(0), seq: 0 };
 
 impl Engine {
-    /// What is known of a scope, from memory or the file; `None` when it is free.
-    pub(super) fn known(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
-        if !asked.is_protected {
-            return Ok(None);
-        }
+    /// What is known of a scope, from memory or the file.
+    pub(super) fn known(&self, asked: &Asked, policy: &Policy, purpose: Purpose) -> Result<Known, Error> {
         match self.remembered(asked, policy) {
-            Some(reply) => Ok(Some(reply)),
-            None => self.stored(asked, policy),
+            Some(reply) => Ok(Known::Reply(reply)),
+            None => self.stored(asked, policy, purpose),
         }
     }
 
@@ -72,7 +81,8 @@ impl Engine {
         if !record.entry.scope.is_same(&asked.scope, self.settings.scope_mode) {
             return None;
         }
-        let reply = self.decided(&record, asked, policy).ok().flatten()?;
+        let known = self.decided(Some(&record), None, asked, policy, Purpose::Execute);
+        let Ok(Known::Reply(reply)) = known else { return None };
         // Callers publish what they ran, and a slow one may do so behind its successor. Whoever
         // could have run behind this record could still, and it would not answer, unless a clock has settled
         // since: that makes its window begin again. Then the file knows.
@@ -86,53 +96,71 @@ impl Engine {
     }
 
     /// What the file answers.
-    pub(super) fn stored(&self, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
-        let stamp = self.index.stamp(asked.digest);
-        match self.read(|db| db.record(asked.digest))? {
-            Some(record) => {
-                self.index.fill(asked.digest, &record, stamp);
-                self.judged(&record, asked, policy)
-            }
-            None => Ok(None),
+    pub(super) fn stored(&self, asked: &Asked, policy: &Policy, purpose: Purpose) -> Result<Known, Error> {
+        if !asked.is_protected {
+            return Ok(Known::Free);
         }
+        let stamp = self.index.stamp(asked.digest);
+        // What is open first: what ends between the two looks is then seen as ended.
+        let look = |db: &Db| Ok((db.open_row(asked.digest)?, db.record(asked.digest)?));
+        let (open, record) = self.read(look)?;
+        if let Some(record) = &record {
+            self.index.fill(asked.digest, record, stamp);
+        }
+        if record.is_none() && open.is_none() {
+            return Ok(Known::Free);
+        }
+        self.decided(record.as_ref(), open.as_ref(), asked, policy, purpose)
     }
 
-    /// What a record answers to a request, counted.
-    pub(super) fn judged(
+    /// What a record and an open command answer to a request.
+    pub(super) fn decided(
         &self,
-        record: &Record,
+        record: Option<&Record>,
+        open: Option<&Row>,
         asked: &Asked,
         policy: &Policy,
-    ) -> Result<Option<Reply>, Error> {
-        let reply = self.decided(record, asked, policy)?;
-        if let Some(reply) = &reply {
-            self.tally(reply);
-        }
-        Ok(reply)
-    }
-
-    /// What a record answers to a request.
-    fn decided(&self, record: &Record, asked: &Asked, policy: &Policy) -> Result<Option<Reply>, Error> {
+        purpose: Purpose,
+    ) -> Result<Known, Error> {
         // The clock may settle as it is read.
-        let now = self.clock.now();
+        let (now, monotonic) = self.clock.both();
+        let uptime = self.uptime(monotonic);
+        let open = open.and_then(|row| self.open_view(asked.digest, row, &uptime));
         let view = View {
-            record: Some(record),
+            record,
+            open,
             rows: &NoRows,
             position: NOWHERE,
             clock_settled: self.clock.settled(),
+            uptime,
+            has_room: true,
         };
-        match decide(&view, asked, &Command::Ask, now, policy).answer {
-            Answer::Reply(reply) => Ok(Some(reply)),
+        match decide(&view, asked, &Command::Ask(purpose), now, policy).answer {
+            Answer::Reply(reply) => Ok(Known::Reply(reply)),
+            Answer::Lapsed => Ok(Known::Lapsed),
             Answer::Fault(fault) => Err(fault),
-            Answer::Run | Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => Ok(None),
+            _ => Ok(Known::Free),
         }
+    }
+
+    /// How an open command stands now.
+    fn open_view<'r>(&self, scope: ScopeDigest, row: &'r Row, uptime: &Uptime) -> Option<OpenView<'r>> {
+        let open = row.open()?;
+        Some(OpenView { open, row, lease_left: self.leases.left(scope, open, uptime) })
+    }
+
+    /// This process's time.
+    pub(super) fn uptime(&self, monotonic: Duration) -> Uptime {
+        let epoch = self.tail.lock().epoch;
+        Uptime { now: Moment::at(epoch, monotonic), opened: millis(self.opened) }
     }
 
     /// Counts an answer.
     pub(super) fn tally(&self, reply: &Reply) {
         let counters = &self.counters;
         match reply {
-            Reply::Done(_) | Reply::Unknown { .. } => {}
+            Reply::Done(_) => {}
+            Reply::Unknown { .. } => count(&counters.unknown),
             Reply::Replay(finished) => match finished.body {
                 Body::Present(_) => count(&counters.replays_with_body),
                 Body::Trimmed { .. } | Body::NotKept { .. } => count(&counters.replays_without_body),

@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     /// The most that one commit takes.
     pub batch: Size,
     pub rerun_max: u32,
+    /// The most commands that may be open.
+    pub open_max: u64,
     pub check_at_open_max: u64,
     pub strict_open: bool,
     pub reserve_bytes: u64,

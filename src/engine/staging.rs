@@ -173,6 +173,11 @@ impl<'e> Staging<'e> {
         Ok(())
     }
 
+    /// What it staged, once the closure has returned.
+    pub fn take_staged(&mut self) -> Staged {
+        std::mem::take(&mut self.staged)
+    }
+
     pub fn into_left(self) -> Left {
         Left { staged: self.staged, seen: self.seen, base: self.base }
     }

@@ -5,34 +5,40 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
+use super::leases::Leases;
 use super::queue::Size;
+use crate::core::act::Act;
 use crate::core::audit::{self, Brought};
-use crate::core::decide::{Answer, Asked, Command, Decision, Rows, View, decide};
+use crate::core::claim::{self, Open, Uptime};
+use crate::core::decide::{Answer, Asked, Command, Decision, OpenView, Rows, View, decide};
 use crate::core::effect::Staged;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::invariants;
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, Position, Record, Told};
+use crate::core::record::{ClassId, Entry, Position, Record, Told, Transition};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
-use crate::core::time::Timestamp;
+use crate::core::time::{Timestamp, millis};
 use crate::db::commit::{Batch, Failed};
 use crate::db::database::Db;
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
 use crate::db::stored::{Head, State, encode_told};
 
-/// A command whose closure has run, with all that can be worked out before it has its number.
+/// What is asked of a scope, with all that can be worked out before it has its number.
 pub(crate) struct Draft {
     asked: Arc<Asked>,
     policy: Policy,
+    act: Act,
     staged: Staged,
     told: Arc<Told>,
     /// What `told` is in the file.
@@ -41,36 +47,76 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Made on the caller's thread, so that the writer, who is alone, has less to do.
+    /// Of an act that may end with an outcome. Made on the caller's thread, so that the writer, who is alone,
+    /// has less to do.
     pub fn new(
         asked: &Arc<Asked>,
         policy: &Policy,
+        act: Act,
         outcome: Outcome,
         staged: Staged,
         actor: &Arc<str>,
     ) -> Result<Self, Error> {
         outcome.check(policy.outcome_bytes_max, staged.changes_rows())?;
         let told = Told::new(&asked.scope, &asked.fingerprint, outcome, actor);
+        Self::telling(asked, policy, act, told, staged)
+    }
+
+    /// Of an act without an outcome.
+    pub fn note(
+        asked: &Arc<Asked>,
+        policy: &Policy,
+        act: Act,
+        staged: Staged,
+        actor: &Arc<str>,
+    ) -> Result<Self, Error> {
+        let told = Told::note(&asked.scope, &asked.fingerprint, actor);
+        Self::telling(asked, policy, act, told, staged)
+    }
+
+    fn telling(
+        asked: &Arc<Asked>,
+        policy: &Policy,
+        act: Act,
+        told: Told,
+        staged: Staged,
+    ) -> Result<Self, Error> {
+        let told = told.saying(act.token(), act.facts());
         let encoded = encode_told(&told).map_err(|fault| Error::new(ErrorKind::LimitExceeded, fault))?;
         let brought = Brought::of(&told);
-        Ok(Self { asked: Arc::clone(asked), policy: *policy, staged, told: Arc::new(told), encoded, brought })
+        let (asked, told) = (Arc::clone(asked), Arc::new(told));
+        Ok(Self { asked, policy: *policy, act, staged, told, encoded, brought })
     }
 
     /// What it takes of a batch.
     pub fn size(&self) -> Size {
-        Size { commands: 1, bytes: self.encoded.len() + self.staged.bytes() }
+        Size { commands: 1, bytes: self.encoded.len() + self.staged.bytes() + self.act.bytes() }
     }
 }
 
 /// What became of one draft.
 pub(crate) enum Verdict {
-    /// It has run, and this is its record, durable.
+    /// It has run, or had before, and this is its record, durable.
     Done(Arc<Record>),
     /// It is answered otherwise; `record` is what is now known of its scope, if anything.
     Reply {
         reply: Reply,
         record: Option<Arc<Record>>,
     },
+    /// The open command as it is now.
+    Open(OpenRow),
+    /// Committed before under this name.
+    Reached(Bytes),
+    /// The scope is as if it had never been begun.
+    Gone,
+    /// Its claim is over; `record` is what the scope came to, if anything.
+    FenceLost {
+        record: Option<Arc<Record>>,
+    },
+    /// The owner of what is open is gone, and nobody may go on.
+    Lapsed,
+    /// What was known is out of date.
+    Stale,
     /// Rows have changed: its closure has to run again.
     Again {
         resource: ResourceRef,
@@ -79,10 +125,22 @@ pub(crate) enum Verdict {
     Fault(Error),
 }
 
+/// An open command, and the number of the entry that left it so.
+#[derive(Clone)]
+pub(crate) struct OpenRow {
+    pub open: Arc<Open>,
+    pub version: u64,
+}
+
 /// What a batch needs beside the file.
 pub(crate) struct Desk<'e> {
     pub clock: &'e EngineClock,
     pub counters: &'e Counters,
+    pub leases: &'e Leases,
+    /// When this process opened the store, on the monotonic clock.
+    pub opened: Duration,
+    /// The most commands that may be open.
+    pub open_max: u64,
 }
 
 /// Rows and records as the commands of this batch leave them; what is in neither is absent in the file, too.
@@ -93,6 +151,8 @@ struct Page<'d> {
     /// Classes that commands of this batch use, new and known.
     classes: BTreeMap<ClassId, Windows>,
     accepted: Vec<Accepted<'d>>,
+    /// Whether a row of an open command stands among the rows: usually none does, and none is looked for.
+    has_open: bool,
     stale: u64,
 }
 
@@ -103,8 +163,23 @@ impl Page<'_> {
             rows: PageRows { list: Vec::with_capacity(commands), places: HashMap::with_capacity(commands) },
             classes: BTreeMap::new(),
             accepted: Vec::with_capacity(commands),
+            has_open: false,
             stale: 0,
         }
+    }
+
+    /// The claims that this batch grants.
+    fn granted(&self) -> impl Iterator<Item = (ScopeDigest, u64)> {
+        let grants = self.accepted.iter().filter(|accepted| accepted.record.entry.transition.is_grant());
+        grants.map(|accepted| (accepted.draft.asked.digest, accepted.record.position.seq))
+    }
+
+    /// The row of the command that is open in the draft's scope.
+    fn open_row(&self, draft: &Draft) -> Option<&Row> {
+        if !self.has_open || !draft.asked.is_protected {
+            return None;
+        }
+        self.rows.row(&RowKey::open(draft.asked.digest))
     }
 }
 
@@ -153,14 +228,19 @@ impl Rows for PageRows {
 struct Accepted<'d> {
     draft: &'d Draft,
     record: Arc<Record>,
+    /// The token of the claim that was open in its scope before.
+    open_before: Option<u64>,
 }
 
 /// The time of a batch, one for all its commands.
 #[derive(Clone, Copy)]
-struct Moment {
+struct Moment<'e> {
     now: Timestamp,
     /// When a clock that had jumped settled by itself.
     settled: Option<Timestamp>,
+    uptime: Uptime,
+    monotonic: Duration,
+    desk: &'e Desk<'e>,
 }
 
 /// What an entry has beside what its command brought along: frame, numbers and the note of an effect.
@@ -174,23 +254,60 @@ pub(crate) fn write(
     desk: &Desk<'_>,
 ) -> Result<Vec<Verdict>, Failed> {
     let mut next = tail.clone();
-    let now = desk.clock.now();
-    let moment = Moment { now, settled: desk.clock.settled() };
+    let (now, monotonic) = desk.clock.both();
+    let uptime = Uptime { now: claim::Moment::at(tail.epoch, monotonic), opened: millis(desk.opened) };
+    let moment = Moment { now, monotonic, settled: desk.clock.settled(), uptime, desk };
     let mut page = Page::for_commands(drafts.len());
-    let mut verdicts = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        verdicts.push(one(db, &mut page, &mut next, draft, moment)?);
+    let written = decided_and_committed(db, &mut page, &mut next, drafts, moment);
+    if let Err(failed) = written {
+        // No grant of it reaches anybody.
+        page.granted().for_each(|(scope, token)| desk.leases.end(scope, token));
+        return Err(failed);
     }
+    let verdicts = written?;
     if page.accepted.is_empty() {
         return Ok(verdicts);
     }
-    let batch = apply(db, &page, &mut next, moment)?;
-    db.commit(batch, &mut next)?;
     *tail = next;
+    tell_claims(&page, desk);
     count(&desk.counters.commits);
     count_many(&desk.counters.committed, page.accepted.len() as u64);
     count_many(&desk.counters.stale_events, page.stale);
     Ok(verdicts)
+}
+
+fn decided_and_committed<'d>(
+    db: &Db,
+    page: &mut Page<'d>,
+    next: &mut State,
+    drafts: &[&'d Draft],
+    moment: Moment<'_>,
+) -> Result<Vec<Verdict>, Failed> {
+    let mut verdicts = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        verdicts.push(one(db, page, next, draft, moment)?);
+    }
+    if !page.accepted.is_empty() {
+        let batch = apply(db, page, next, moment)?;
+        db.commit(batch, next)?;
+    }
+    Ok(verdicts)
+}
+
+/// Tells the leases what was committed, and so those who wait for the end of a claim.
+fn tell_claims(page: &Page<'_>, desk: &Desk<'_>) {
+    if !page.has_open {
+        return;
+    }
+    for Accepted { draft, record, open_before } in &page.accepted {
+        let (scope, Some(token)) = (draft.asked.digest, *open_before) else { continue };
+        match record.entry.transition {
+            Transition::CancelAsked => desk.leases.ask_to_cancel(scope, token),
+            Transition::Advanced | Transition::Differed => {}
+            // Its claim is over; what is open in the scope now has another token.
+            _ => desk.leases.end(scope, token),
+        }
+    }
 }
 
 /// Decides one command. Damage in the rows of one harms no other; a disk that fails fails all.
@@ -199,7 +316,7 @@ fn one<'d>(
     page: &mut Page<'d>,
     next: &mut State,
     draft: &'d Draft,
-    moment: Moment,
+    moment: Moment<'_>,
 ) -> Result<Verdict, Fault> {
     if let Err(fault) = load(db, page, draft) {
         return match fault {
@@ -213,24 +330,59 @@ fn one<'d>(
         return Ok(Verdict::Fault(Error::new(ErrorKind::LimitExceeded, text)));
     };
     let known = page.records.get(&draft.asked.digest).filter(|_| draft.asked.is_protected).cloned();
-    let view = View {
-        record: known.as_deref(),
-        rows: &page.rows,
-        position: Position { class, seq: next.last_seq + 1 },
-        clock_settled: moment.settled,
+    let position = Position { class, seq: next.last_seq + 1 };
+    let open_row = page.open_row(draft).cloned();
+    let decision = {
+        let open = open_row.as_ref().and_then(|row| {
+            let open = row.open()?;
+            let lease_left = moment.desk.leases.left(draft.asked.digest, open, &moment.uptime);
+            Some(OpenView { open, row, lease_left })
+        });
+        let view = View {
+            record: known.as_deref(),
+            open,
+            rows: &page.rows,
+            position,
+            clock_settled: moment.settled,
+            uptime: moment.uptime,
+            has_room: next.open < moment.desk.open_max,
+        };
+        let command = Command::Act { act: &draft.act, told: &draft.told, staged: &draft.staged };
+        decide(&view, &draft.asked, &command, moment.now, &draft.policy)
     };
-    let position = view.position;
-    let command = Command::Finish { told: &draft.told, staged: &draft.staged };
-    let Decision { answer, changes, notices } =
-        decide(&view, &draft.asked, &command, moment.now, &draft.policy);
+    let Decision { answer, changes, notices } = decision;
     page.stale += u64::from(notices.stale);
     for (key, row) in changes.rows {
+        if key.is_open() {
+            page.has_open = true;
+            next.count_open(open_row.as_ref(), row.as_ref());
+        }
         page.rows.put_changed(key, row, position.seq);
     }
-    if let Some(entry) = changes.entry {
-        return Ok(Verdict::Done(accept(page, next, draft, position, entry)));
+    let open_before = open_row.as_ref().and_then(Row::open).map(|open| open.token);
+    let record = changes.entry.map(|entry| accept(page, next, (draft, open_before), position, entry));
+    if let (Some(record), Answer::Open(open)) = (&record, &answer)
+        && record.position.seq == open.token
+    {
+        // Before the next command of this batch can look at it, and before anybody can see it in the file.
+        let until = moment.monotonic.saturating_add(Duration::from_millis(open.lease));
+        moment.desk.leases.grant(draft.asked.digest, open.token, until);
     }
     Ok(match answer {
+        Answer::Done | Answer::DoneBefore => match record.or(known) {
+            Some(record) => Verdict::Done(record),
+            None => Verdict::Stale,
+        },
+        Answer::Open(open) => {
+            let before = open_row.map_or(0, |row| row.version);
+            let version = record.map_or(before, |record| record.position.seq);
+            Verdict::Open(OpenRow { open, version })
+        }
+        Answer::Reached(value) => Verdict::Reached(value),
+        Answer::Gone => Verdict::Gone,
+        Answer::FenceLost => Verdict::FenceLost { record: known },
+        Answer::Lapsed => Verdict::Lapsed,
+        Answer::Stale => Verdict::Stale,
         Answer::Reply(reply) => Verdict::Reply { reply, record: known },
         Answer::Again { resource, version } => Verdict::Again { resource, version },
         Answer::Duplicate { held, made } => {
@@ -238,12 +390,21 @@ fn one<'d>(
             Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
         }
         Answer::Fault(fault) => Verdict::Fault(fault),
-        Answer::Run | Answer::Done => unreachable!("what has run has an entry, and nothing runs here"),
+        Answer::Run => unreachable!("nobody asks here whether it may run"),
     })
 }
 
 /// Brings the rows of the command's footprint onto the page.
 fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
+    if draft.asked.is_protected
+        && let Some(row) = db.open_row(draft.asked.digest)?
+    {
+        let key = RowKey::open(draft.asked.digest);
+        if !page.rows.has(&key) {
+            page.rows.put_loaded(&key, row);
+            page.has_open = true;
+        }
+    }
     if draft.asked.is_protected
         && !page.records.contains_key(&draft.asked.digest)
         && let Some(record) = db.record(draft.asked.digest)?
@@ -280,7 +441,7 @@ fn class_of(db: &Db, page: &Page<'_>, windows: Windows) -> Option<ClassId> {
 fn accept<'d>(
     page: &mut Page<'d>,
     next: &mut State,
-    draft: &'d Draft,
+    (draft, open_before): (&'d Draft, Option<u64>),
     position: Position,
     entry: Entry,
 ) -> Arc<Record> {
@@ -288,10 +449,10 @@ fn accept<'d>(
     let record = Arc::new(Record { position, windows, entry });
     next.last_seq = position.seq;
     page.classes.entry(position.class).or_insert(windows);
-    if draft.asked.is_protected {
+    if record.is_outcome() {
         page.records.insert(draft.asked.digest, Arc::clone(&record));
     }
-    page.accepted.push(Accepted { draft, record: Arc::clone(&record) });
+    page.accepted.push(Accepted { draft, record: Arc::clone(&record), open_before });
     record
 }
 
@@ -312,7 +473,7 @@ fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Op
 }
 
 /// Encodes everything that was decided.
-fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment) -> Result<Batch, Fault> {
+fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment<'_>) -> Result<Batch, Fault> {
     debug_assert!(invariants::time_goes_on(next.last_time, moment.now));
     let bytes = page.accepted.iter().map(|it| it.draft.encoded.len() + ENTRY_REST_BYTES_USUAL).sum();
     let mut batch = Batch::with_capacity(page.accepted.len(), bytes);
@@ -321,19 +482,18 @@ fn apply(db: &Db, page: &Page<'_>, next: &mut State, moment: Moment) -> Result<B
             batch.add_class(class, windows);
         }
     }
-    for Accepted { draft, record } in &page.accepted {
+    for Accepted { draft, record, .. } in &page.accepted {
         let scope = draft.asked.digest;
-        let outcome_of = record.is_outcome().then_some(scope);
-        batch.put_entry(record.position, outcome_of, &record.entry, &draft.encoded)?;
-        next.records += u64::from(record.is_outcome() && record.entry.generation == 1);
+        let speaks_of = draft.asked.is_protected.then_some(scope);
+        batch.put_entry(record.position, speaks_of, &record.entry, &draft.encoded)?;
         next.set_head(grown(db, next, scope, record, &draft.brought));
-        next.executed += 1;
+        next.count(&record.entry);
     }
     for PageRow { key, row, was_there, changed_by } in &page.rows.list {
         let Some(by) = changed_by else { continue };
         batch.put_row(key, row.as_ref(), *by)?;
-        next.rows = next.rows.saturating_add(u64::from(row.is_some()));
-        next.rows = next.rows.saturating_sub(u64::from(*was_there));
+        let counted = if key.is_own() { &mut next.own_rows } else { &mut next.rows };
+        *counted = counted.saturating_add(u64::from(row.is_some())).saturating_sub(u64::from(*was_there));
     }
     next.last_time = moment.now.max(next.last_time);
     next.clock_settled = moment.settled;

@@ -184,6 +184,8 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
         resource: answer::resource(answer_rest),
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
         actor: Arc::from(""),
+        token: 0,
+        facts: Arc::default(),
     };
     let entry = Entry {
         transition: Transition::Executed,

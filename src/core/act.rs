@@ -1,0 +1,147 @@
+//! What is asked of a scope: to run, to be claimed, to be moved on, to be judged. Owns the closed list of
+//! acts; must not know whether one is allowed (`decide`).
+
+use bytes::Bytes;
+
+use super::claim::{NewStep, Point, StepState};
+use super::fact::{Evidence, Fact};
+use super::outcome::Digest;
+use super::text::Text;
+
+/// One act on one scope.
+#[derive(Clone)]
+pub(crate) enum Act {
+    /// A closure has run: its outcome and effects are to be committed.
+    Execute,
+    /// Work is to begin that reaches outside.
+    Begin(Start),
+    /// The owner of a claim moves it on, or ends it.
+    Claimed { token: u64, moves: Moves, deed: Deed },
+    /// Its owner is gone, and nobody may go on.
+    Lapse,
+    /// It is not to run, or to stop.
+    Cancel,
+    /// Somebody found out what became of it. `version` is the entry that he knew of.
+    Found { version: u64, finding: Finding, evidence: Evidence },
+}
+
+/// What goes into a claim's own commit.
+#[derive(Clone, Default)]
+pub(crate) struct Start {
+    pub steps: Vec<NewStep>,
+    pub input: Option<Bytes>,
+    /// How long the claim lasts without a heartbeat, in milliseconds.
+    pub lease: u64,
+}
+
+/// What an owner has to say of its steps.
+#[derive(Clone, Default)]
+pub(crate) struct Moves {
+    pub declared: Vec<NewStep>,
+    pub closed: Vec<Closing>,
+    /// Why.
+    pub note: Option<Evidence>,
+}
+
+/// The end of a step.
+#[derive(Clone)]
+pub(crate) struct Closing {
+    pub step: Text,
+    pub state: StepState,
+    pub evidence: Option<Evidence>,
+}
+
+/// What an owner does.
+#[derive(Clone)]
+pub(crate) enum Deed {
+    /// It goes on; with a point, effects are committed under its name.
+    Advance {
+        point: Option<Point>,
+    },
+    Finish,
+    /// Nothing happened.
+    Abort,
+    /// Something may have happened.
+    Unsure,
+}
+
+/// What somebody found out.
+#[derive(Clone)]
+pub(crate) enum Finding {
+    /// Of one step; `None` is not enough to tell.
+    Step { name: Text, state: Option<StepState> },
+    /// All of it is over, with this outcome.
+    Finished,
+    /// None of it happened.
+    NotApplied,
+}
+
+impl Act {
+    /// What the entry says of it beside the outcome.
+    pub fn facts(&self) -> Vec<Fact> {
+        match self {
+            Self::Execute | Self::Lapse | Self::Cancel => Vec::new(),
+            Self::Begin(start) => start.steps.iter().map(declared).collect(),
+            Self::Claimed { moves, deed, .. } => {
+                let mut facts: Vec<Fact> = moves.declared.iter().map(declared).collect();
+                for closing in &moves.closed {
+                    facts.extend(closed(&closing.step, &closing.state));
+                    facts.extend(closing.evidence.clone().map(Fact::Because));
+                }
+                if let Deed::Advance { point: Some(point) } = deed {
+                    let digest = Digest::of(&point.value);
+                    facts.push(Fact::Reached { point: point.name.clone(), digest });
+                }
+                facts.extend(moves.note.clone().map(Fact::Because));
+                facts
+            }
+            Self::Found { finding, evidence, .. } => {
+                let mut facts = Vec::new();
+                if let Finding::Step { name, state: Some(state) } = finding {
+                    facts.extend(closed(name, state));
+                }
+                facts.push(Fact::Because(evidence.clone()));
+                facts
+            }
+        }
+    }
+
+    /// The token of the claim that it speaks of; 0 without one.
+    pub fn token(&self) -> u64 {
+        if let Self::Claimed { token, .. } = self { *token } else { 0 }
+    }
+
+    /// How many bytes it adds to what is kept of the command.
+    pub fn bytes(&self) -> usize {
+        let of_state =
+            |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
+        match self {
+            Self::Execute | Self::Lapse | Self::Cancel => 0,
+            Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
+            Self::Claimed { moves, deed, .. } => {
+                let point = match deed {
+                    Deed::Advance { point: Some(point) } => point.value.len(),
+                    Deed::Advance { point: None } | Deed::Finish | Deed::Abort | Deed::Unsure => 0,
+                };
+                point + moves.closed.iter().map(|closing| of_state(&closing.state)).sum::<usize>()
+            }
+            Self::Found { finding: Finding::Step { state: Some(state), .. }, .. } => of_state(state),
+            Self::Found { .. } => 0,
+        }
+    }
+}
+
+fn declared(step: &NewStep) -> Fact {
+    Fact::Declared { step: step.name.clone() }
+}
+
+fn closed(step: &Text, state: &StepState) -> Option<Fact> {
+    let step = step.clone();
+    match state {
+        StepState::Open => None,
+        StepState::Answered(answer) => {
+            Some(Fact::Answered { step, digest: Digest::of(answer), len: answer.len() as u64 })
+        }
+        StepState::NotApplied => Some(Fact::NotApplied { step }),
+    }
+}
