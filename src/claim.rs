@@ -236,6 +236,13 @@ impl Claim {
         self,
         body: impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
     ) -> Result<Finished, Unfinished> {
+        if let Some(step) = self.open.steps.iter().find(|step| self.is_open(&step.name)) {
+            let text = format!(
+                "step {} is open: say `answer` or `not_applied` first, or `unsure` if it is not known",
+                step.name
+            );
+            return Err(self.unfinished(Error::invalid(text)));
+        }
         let finished =
             self.store.engine().finish(&self.held(), &self.moves, &|staging| typed(staging, &body));
         finished.map_err(|error| self.unfinished(error))
@@ -309,6 +316,10 @@ impl Claim {
         let said = self.moves.closed.iter().rev().find(|closing| closing.step == *name);
         let written = || self.open.step(name).map(|step| step.state.clone());
         said.map(|closing| closing.state.clone()).or_else(written)
+    }
+
+    fn is_open(&self, name: &Text) -> bool {
+        self.state_of(name) == Some(StepState::Open)
     }
 
     fn is_handed(&self, name: &Text) -> bool {

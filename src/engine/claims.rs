@@ -24,6 +24,7 @@ use crate::core::policy::Policy;
 use crate::core::record::Record;
 use crate::core::reply::{RETRY_SOON, Reply};
 use crate::core::text::Text;
+use crate::core::time::millis;
 
 /// What came of a begin.
 pub(crate) enum Begun {
@@ -215,7 +216,8 @@ impl Engine {
     }
 
     fn lease_end(&self, span: Duration) -> Duration {
-        self.clock.monotonic().saturating_add(span)
+        // Whole milliseconds, like the leases that others look at.
+        Duration::from_millis(millis(self.clock.monotonic()).saturating_add(millis(span)))
     }
 
     /// How long an owner waits for room in the queue.

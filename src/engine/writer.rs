@@ -239,7 +239,6 @@ struct Moment<'e> {
     /// When a clock that had jumped settled by itself.
     settled: Option<Timestamp>,
     uptime: Uptime,
-    monotonic: Duration,
     desk: &'e Desk<'e>,
 }
 
@@ -256,7 +255,7 @@ pub(crate) fn write(
     let mut next = tail.clone();
     let (now, monotonic) = desk.clock.both();
     let uptime = Uptime { now: claim::Moment::at(tail.epoch, monotonic), opened: millis(desk.opened) };
-    let moment = Moment { now, monotonic, settled: desk.clock.settled(), uptime, desk };
+    let moment = Moment { now, settled: desk.clock.settled(), uptime, desk };
     let mut page = Page::for_commands(drafts.len());
     let written = decided_and_committed(db, &mut page, &mut next, drafts, moment);
     if let Err(failed) = written {
@@ -365,7 +364,7 @@ fn one<'d>(
         && record.position.seq == open.token
     {
         // Before the next command of this batch can look at it, and before anybody can see it in the file.
-        let until = moment.monotonic.saturating_add(Duration::from_millis(open.lease));
+        let until = Duration::from_millis(moment.uptime.now.monotonic.saturating_add(open.lease));
         moment.desk.leases.grant(draft.asked.digest, open.token, until);
     }
     Ok(match answer {

@@ -57,6 +57,9 @@ struct Scoped {
     calls_out: u32,
     /// Points that were committed.
     points: u32,
+    /// The newest entry about it.
+    seq: u64,
+    last: Option<Transition>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -151,12 +154,11 @@ impl World {
                 Event::LeaseOver { key },
                 Event::Settled { key },
                 Event::Lapse { key },
-                Event::Cancel { key },
                 Event::Resolve { key, finished: true },
                 Event::Resolve { key, finished: false },
-                Event::ResolveLate { key },
             ]);
             if rules.verdicts {
+                events.extend([Event::Cancel { key }, Event::ResolveLate { key }]);
                 events.extend([None, Some(true), Some(false)].map(|applied| Event::Judge { key, applied }));
             }
             for owner in 0..rules.owners {
@@ -230,6 +232,7 @@ impl World {
             }
         }
         let scoped = &mut self.keys[key];
+        (scoped.seq, scoped.last) = (self.seq, Some(entry.transition));
         scoped.happened(event, &entry);
         if entry.transition.is_outcome() {
             let position = Position { class: ClassId(1), seq: self.seq };
@@ -457,8 +460,65 @@ fn told_of(asked: &Asked, event: Event, act: &Act) -> Told {
         .saying(act.token(), act.facts())
 }
 
-/// Visits every state; returns how many there are, and how many steps lead from one to another.
-fn walk(rules: Rules) -> (usize, u64) {
+/// A state of one scope, as the design's table names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Absent,
+    Processing,
+    Lapsed,
+    Unknown,
+    Finished,
+}
+
+impl Scoped {
+    fn state(&self) -> State {
+        match (self.row.as_ref().and_then(Row::open), &self.record) {
+            (Some(open), _) if open.phase != Phase::Processing => State::Unknown,
+            (Some(_), _) if self.is_live => State::Processing,
+            (Some(_), _) => State::Lapsed,
+            (None, Some(_)) => State::Finished,
+            (None, None) => State::Absent,
+        }
+    }
+}
+
+/// The whole table of the design: what leads from where to where. Nothing else may happen.
+const TABLE: [(State, Transition, State); 25] = {
+    use State::{Absent, Finished, Lapsed, Processing, Unknown};
+    use Transition as T;
+    [
+        (Absent, T::Executed, Finished),
+        (Absent, T::Begun, Processing),
+        (Absent, T::Cancelled, Finished),
+        (Absent, T::Differed, Absent),
+        (Processing, T::Advanced, Processing),
+        (Processing, T::CancelAsked, Processing),
+        (Processing, T::Finished, Finished),
+        (Processing, T::Aborted, Absent),
+        (Processing, T::Unsure, Unknown),
+        (Processing, T::Differed, Processing),
+        // Its owner is late, and nobody has said so yet.
+        (Lapsed, T::Advanced, Lapsed),
+        (Lapsed, T::CancelAsked, Lapsed),
+        (Lapsed, T::Finished, Finished),
+        (Lapsed, T::Aborted, Absent),
+        (Lapsed, T::Unsure, Unknown),
+        (Lapsed, T::Differed, Lapsed),
+        (Lapsed, T::Executed, Finished),
+        (Lapsed, T::TakenOver, Processing),
+        (Lapsed, T::Lapsed, Unknown),
+        (Unknown, T::Judged, Unknown),
+        (Unknown, T::TakenOver, Processing),
+        (Unknown, T::Resolved, Finished),
+        (Unknown, T::Released, Absent),
+        (Unknown, T::Differed, Unknown),
+        (Finished, T::Differed, Finished),
+    ]
+};
+
+/// Visits every state; returns how many there are, and how many steps lead from one to another. What led
+/// from where to where goes into `seen`.
+fn walk(rules: Rules, seen: &mut BTreeSet<(State, u8, State)>) -> (usize, u64) {
     let start = World::new(rules);
     let mut known = BTreeSet::from([start.essence()]);
     let mut ahead = VecDeque::from([start]);
@@ -467,6 +527,12 @@ fn walk(rules: Rules) -> (usize, u64) {
         for event in world.events(rules) {
             let Some(next) = world.after(event, rules) else { continue };
             steps += 1;
+            for (before, after) in world.keys.iter().zip(&next.keys) {
+                if let Some(transition) = after.last.filter(|_| world.seq < next.seq && after.seq == next.seq)
+                {
+                    seen.insert((before.state(), transition as u8, after.state()));
+                }
+            }
             if known.insert(next.essence()) {
                 ahead.push_back(next);
             }
@@ -477,14 +543,20 @@ fn walk(rules: Rules) -> (usize, u64) {
 
 #[test]
 fn every_small_world_keeps_what_always_holds() {
+    let mut seen = BTreeSet::new();
     for contract in [Contract::Idempotent, Contract::Queryable, Contract::Neither] {
         for takeover in [Takeover::Never, Takeover::Allowed] {
             let one = Rules { owners: 2, keys: 1, contract, takeover, attempts_max: 3, verdicts: true };
-            let (states, steps) = walk(one);
+            let (states, steps) = walk(one, &mut seen);
             println!("{contract:?}, takeover {takeover:?}, one key: {states} states, {steps} steps");
             assert!(states > 100, "the walk came nowhere");
         }
     }
+    let table: BTreeSet<_> = TABLE.map(|(from, transition, to)| (from, transition as u8, to)).into();
+    let strange: Vec<_> = seen.difference(&table).collect();
+    assert!(strange.is_empty(), "the table has no such transitions: {strange:?}");
+    let missing: Vec<_> = table.difference(&seen).collect();
+    assert!(missing.is_empty(), "these transitions never happened: {missing:?}");
 }
 
 #[test]
@@ -493,11 +565,11 @@ fn two_keys_do_not_touch_one_another() {
         owners: 2,
         keys: 2,
         contract: Contract::Queryable,
-        takeover: Takeover::Allowed,
+        takeover: Takeover::Never,
         attempts_max: 1,
         verdicts: false,
     };
-    let (states, steps) = walk(rules);
+    let (states, steps) = walk(rules, &mut BTreeSet::new());
     println!("two keys: {states} states, {steps} steps");
     assert!(states > 10_000, "the walk came nowhere");
 }
