@@ -12,7 +12,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::decide::{Answer, Asked, Command, NoRows, View, decide};
+use crate::core::claim::Uptime;
+use crate::core::decide::{Answer, Asked, Command, NoRows, Purpose, View, decide};
 use crate::core::fingerprint::{Compare, Fingerprint, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Body, Outcome, ResourceRef};
@@ -130,12 +131,20 @@ fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -
 /// What `decide` says; none where the command would run.
 fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> Option<Reply> {
     let position = Position { class: ClassId(0), seq: 0 };
-    let view = View { record: Some(record), rows: &NoRows, position, clock_settled: None };
-    match decide(&view, asked, &Command::Ask, now, policy).answer {
+    let view = View {
+        record: Some(record),
+        open: None,
+        rows: &NoRows,
+        position,
+        clock_settled: None,
+        uptime: Uptime::default(),
+        has_room: true,
+    };
+    match decide(&view, asked, &Command::Ask(Purpose::Execute), now, policy).answer {
         Answer::Reply(reply) => Some(reply),
         Answer::Run => None,
         Answer::Fault(fault) => panic!("{fault}"),
-        Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => panic!("`Ask` is not answered so"),
+        _ => panic!("`Ask` is not answered so"),
     }
 }
 
