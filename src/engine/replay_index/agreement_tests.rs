@@ -232,6 +232,26 @@ fn a_record_whose_age_two_times_do_not_tell_is_left_to_the_file() {
     }
 }
 
+/// What was cancelled before it ran answers another request, too, which memory could not tell.
+#[test]
+fn what_was_cancelled_is_left_to_the_file() {
+    let ask =
+        Ask { tenant: true, operation: true, key: 7, text: 0, is_json: true, has_actor: false, compare: 1 };
+    let asked = ask.asked(ScopeMode::PerOperation);
+    let other = Ask { text: 1, ..ask }.asked(ScopeMode::PerOperation);
+    let index = ReplayIndex::new(1 << 16);
+    let mut record = record(&asked, &Outcome::failed(499), WINDOWS, 1);
+    index.publish(&asked.imprint, &record);
+    assert_eq!(index.len(), 1);
+    record.entry.transition = Transition::Cancelled;
+    assert!(matches!(
+        decided(&record, &other, Timestamp(AT + 1), &Policy::new()),
+        Some(Reply::Replay(finished)) if finished.code == 499
+    ));
+    index.publish(&asked.imprint, &record);
+    assert!(index.len() == 0 && index.record(asked.digest).is_none());
+}
+
 /// Numbers of different lengths.
 const WINDOWS: Windows = Windows { body: 300, key: 70_000, tombstone: u64::MAX };
 
