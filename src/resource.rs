@@ -80,6 +80,12 @@ pub trait Scanned: Sized {
     fn next(pages: &mut Self::Pages) -> Option<Result<Self, Error>>;
 }
 
+impl<R: Scanned> Scan<R> {
+    pub(crate) fn of(pages: R::Pages) -> Self {
+        Self(pages)
+    }
+}
+
 impl<T> Scan<Resource<T>> {
     pub(crate) fn new(store: &Store, kind: &Kind<T>, prefix: RowKey) -> Self {
         Self(Rows {

@@ -15,14 +15,16 @@ pub(crate) enum Act {
     Execute,
     /// Work is to begin that reaches outside.
     Begin(Start),
+    /// A worker goes on with a command whose last claim, of this token, is over.
+    TakeOver { token: u64, start: Start },
     /// The owner of a claim moves it on, or ends it.
     Claimed { token: u64, moves: Moves, deed: Deed },
     /// Its owner is gone, and nobody may go on.
     Lapse,
     /// It is not to run, or to stop.
     Cancel,
-    /// Somebody found out what became of it. `version` is the entry that he knew of.
-    Found { version: u64, finding: Finding, evidence: Evidence },
+    /// Somebody found out what became of it; `version` is the entry that was known, `token` its claim.
+    Found { version: u64, token: u64, finding: Finding, evidence: Evidence },
 }
 
 /// What goes into a claim's own commit.
@@ -80,7 +82,7 @@ impl Act {
     /// What the entry says of it beside the outcome.
     pub fn facts(&self) -> Vec<Fact> {
         match self {
-            Self::Execute | Self::Lapse | Self::Cancel => Vec::new(),
+            Self::Execute | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => Vec::new(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
                 let mut facts: Vec<Fact> = moves.declared.iter().map(declared).collect();
@@ -108,7 +110,10 @@ impl Act {
 
     /// The token of the claim that it speaks of; 0 without one.
     pub fn token(&self) -> u64 {
-        if let Self::Claimed { token, .. } = self { *token } else { 0 }
+        match self {
+            Self::Claimed { token, .. } | Self::Found { token, .. } => *token,
+            Self::Execute | Self::Begin(_) | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => 0,
+        }
     }
 
     /// How many bytes it adds to what is kept of the command.
@@ -116,7 +121,7 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
-            Self::Execute | Self::Lapse | Self::Cancel => 0,
+            Self::Execute | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => 0,
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {
                 let point = match deed {

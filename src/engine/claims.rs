@@ -117,10 +117,15 @@ impl Engine {
     }
 
     /// Tells the file that the owner of what is open is gone, if it is.
-    pub(super) fn lapse(&self, asked: &Arc<Asked>, policy: &Policy) -> Result<(), Error> {
+    pub(super) fn lapse(&self, asked: &Arc<Asked>, policy: &Policy) -> Result<Option<OpenRow>, Error> {
         let act = Act::Lapse;
         let draft = Draft::note(asked, policy, act, Staged::default(), &self.settings.owner)?;
-        self.submit_one(draft, Deadline::after(policy.wait)).map(drop)
+        match self.submit_one(draft, Deadline::after(policy.wait))? {
+            Some(Verdict::Open(row)) => Ok(Some(row)),
+            Some(Verdict::Fault(error)) => Err(error),
+            Some(_) => Ok(None),
+            None => Err(queue_full()),
+        }
     }
 
     /// Moves a claim on: steps, their results, and with a point effects that a closure stages.
@@ -263,7 +268,7 @@ impl Engine {
 }
 
 fn conflict(what: &str, resource: ResourceRef) -> Error {
-    let text = format!("{what} ({resource}): nothing was written, the claim stays");
+    let text = format!("{what} ({resource}): nothing was written");
     Error::new(ErrorKind::Conflict, text).with_resource(resource)
 }
 

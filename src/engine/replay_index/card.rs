@@ -72,7 +72,7 @@ impl Card {
     /// The words of a record; none if they are more than a slot has, or it cannot be judged by two times.
     pub fn pack(&mut self, imprint: &Imprint, record: &Record) -> Option<impl ExactSizeIterator<Item = u64>> {
         let entry = &record.entry;
-        if entry.transition == Transition::Cancelled {
+        if !record.may_be_remembered() {
             // It answers whatever is asked, and here only the same request would get it.
             return None;
         }
