@@ -357,8 +357,8 @@ impl Following {
     fn follow(&mut self, row: &[u8], key: [u8; 10], entry: &Entry) {
         let Entry { transition, generation, token, .. } = *entry;
         let last = entry.notes.last().filter(|note| note.row == row).map(|note| note.verb);
-        let is_by_owner = matches!(transition, 5..=8 | 15);
-        assert_eq!(is_by_owner, token != 0, "a token in an entry of transition {transition}");
+        let names_claim = matches!(transition, 5..=8 | 12..=15);
+        assert_eq!(names_claim, token != 0, "a token in an entry of transition {transition}");
         if transition == 15 {
             // It is of a claim that is over.
             assert!(
@@ -368,7 +368,7 @@ impl Following {
             return;
         }
         let claim = self.open.take();
-        assert!(!is_by_owner || claim.is_some_and(|claim| seq_of(&claim.granted) == token));
+        assert!(!names_claim || claim.is_some_and(|claim| seq_of(&claim.granted) == token));
         let processing = || claim.filter(|claim| !claim.is_unknown).expect("somebody is at it");
         let unknown = || claim.filter(|claim| claim.is_unknown).expect("it is unknown");
         let begun = Claim { begun: key, granted: key, generation, attempt: 1, is_unknown: false };
@@ -401,7 +401,7 @@ impl Following {
         assert!(generation == next && generation > self.generation, "the generation");
         if entry.is_outcome() {
             self.generation = generation;
-        } else {
+        } else if transition != 11 {
             let nothing = (entry.failed, entry.code, entry.meta.len(), entry.resource.is_some());
             assert_eq!(nothing, (false, 0, 0, false), "an outcome where there is none");
             assert_eq!(entry.body, KeptBody::Kept(Vec::new()));
@@ -423,8 +423,10 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     store.check();
     assert_eq!(store.scope_mode, 0);
     let said = &store.said;
-    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 9, None));
-    assert_eq!((said.records, said.rows, said.executed), (7, 8, 9));
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 39, None));
+    assert_eq!((said.records, said.rows, said.executed), (10, 9, 11));
+    assert_eq!((said.own_rows, said.open, said.unknown), (7, 7, 3));
+    assert_eq!((said.resolved, said.differences), (2, 1));
     has_every_shape(&store);
     let commands = super::fixture::content::commands();
     let mut found = BTreeSet::new();
@@ -442,7 +444,7 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len() + 1, store.index.len(), "and one more, in the last commit");
+    assert_eq!(found.len() + 4, store.index.len(), "and three claims, and one more in the last commit");
 }
 
 /// Blocks of one entry and of several, of two classes in one commit; rows that wait, were removed, are large,
@@ -460,6 +462,21 @@ fn has_every_shape(store: &Read) {
     assert!(0 < merged_to && merged_to < sweep_to && sweep_to < last_seq, "{:?}", store.said);
     assert_ne!(store.index, store.index_table, "no scope waits");
     assert_ne!(store.rows, store.row_table, "no row waits");
+    for transition in 1..=15 {
+        assert!(store.journal.values().any(|entry| entry.transition == transition), "{transition}");
+    }
+    let facts = || store.journal.values().flat_map(|entry| &entry.facts);
+    let kinds: [fn(&Fact) -> bool; 5] = [
+        |fact| matches!(fact, Fact::Declared(_)),
+        |fact| matches!(fact, Fact::Answered(..)),
+        |fact| matches!(fact, Fact::NotApplied(_)),
+        |fact| matches!(fact, Fact::Reached(..)),
+        |fact| matches!(fact, Fact::Because(_)),
+    ];
+    assert!(kinds.iter().all(|is_kind| facts().any(is_kind)), "a kind of fact is missing");
+    let is_merged = |(key, row): (&Vec<u8>, &Row)| key[0] == b'o' && store.rows.get(key) == Some(row);
+    let merged = store.row_table.iter().filter(|row| is_merged(*row)).count();
+    assert!(0 < merged && merged < 7, "{merged} of 7 open rows are merged");
 }
 
 fn by_number(store: &Read) -> Vec<&Entry> {
@@ -488,6 +505,55 @@ fn the_page_on_the_format_is_enough_to_find_one_record() {
     assert_eq!(stock.content, Content::Value(3, 299_i64.to_be_bytes().to_vec()));
     let gone = &store.rows[&b"tshop\0order\0gone"[..]];
     assert_eq!((gone.event_time, &gone.content), (Some(9_000), &Content::Removed));
+}
+
+#[test]
+fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
+    let store = Read::of(&super::fixture::path());
+    let open = |key: &str| {
+        let scope = ["shop", "ship", key].map(str::to_owned);
+        match &store.rows[&open_key(scope_digest(&scope, 0))].content {
+            Content::Open(open) => (**open).clone(),
+            other => panic!("{key} is {other:?}"),
+        }
+    };
+    let begun = open("s-begun");
+    assert_eq!((begun.phase, begun.attempt, begun.stop_asked), (Phase::Processing, 1, false));
+    assert_eq!((begun.generation, &*begun.owner, begun.lease), (1, "fixture", 30_000));
+    assert_eq!((begun.input, begun.steps, begun.points, begun.evidence), (None, vec![], vec![], vec![]));
+    assert!(open("s-stopped").stop_asked);
+
+    let moved = open("s-moved");
+    assert_eq!(moved.input, Some(br#"{"cents":1200}"#.to_vec()));
+    assert_eq!(moved.granted, (1, 6_000));
+    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 6_000));
+    let step = |name: &str, contract, settles_within, started, state| Step {
+        name: name.to_owned(),
+        contract,
+        settles_within,
+        started,
+        state,
+    };
+    let charge = step("charge", 1, 900_000, started, answer(b"\"ch_17\""));
+    let label = step("label", 0, 70_000_000, started, StepState::Open);
+    let mail = step("mail", 2, 0, (1, 7_000), StepState::NotApplied);
+    assert_eq!(moved.steps, [charge, label, mail]);
+    let point = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+    assert_eq!(moved.points, [point("charged", b"\"ch_17\""), point("told", b"null")]);
+    let evidence = |source: &str, text: &str| Evidence { source: source.to_owned(), text: text.to_owned() };
+    assert_eq!(moved.evidence, [evidence("mail server", "550 no such user")]);
+
+    let unsure = open("s-unsure");
+    assert!(matches!(unsure.phase, Phase::Unknown { settled: false, .. }));
+    assert_eq!(unsure.evidence, [evidence("owner", "no answer")]);
+    let judged = open("s-judged");
+    assert!(matches!(judged.phase, Phase::Unknown { settled: true, since } if since > judged.since - 1));
+    assert!(judged.steps[0].state == answer(b"\"ch_18\"") && judged.steps[1].state == answer(b"70000"));
+    assert_eq!(judged.evidence.len(), 4);
+    assert!(matches!(open("s-lapsed").phase, Phase::Unknown { settled: false, .. }));
+    let taken = open("s-taken");
+    assert_eq!((taken.phase, taken.attempt, taken.steps.len()), (Phase::Processing, 2, 1));
+    assert!(taken.granted.1 > 37_000 && taken.steps[0].started.1 < 9_000);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Hand<'_> {
     fn advance(&mut self, row: &mut Row, transition: u8, facts: &[Fact], change: impl FnOnce(&mut Open)) {
         let before = row.clone();
         let open = open_of(row);
-        let token = if matches!(transition, 5 | 8) { open.token } else { 0 };
+        let token = if matches!(transition, 5 | 8 | 12) { open.token } else { 0 };
         change(open);
         let key = open.scope[2].clone();
         row.version = self.store.said.last_seq + 1;
@@ -94,7 +94,7 @@ impl Hand<'_> {
     /// Ends a command.
     fn end(&mut self, mut row: Row, transition: u8, facts: &[Fact]) {
         let open = open_of(&mut row);
-        let token = if matches!(transition, 6 | 7) { open.token } else { 0 };
+        let token = if matches!(transition, 6 | 7 | 13 | 14) { open.token } else { 0 };
         let key = open.scope[2].clone();
         let entry = self.entry(&key, transition, token, facts);
         self.append(entry, Some(row), None);
