@@ -103,6 +103,8 @@ pub(crate) struct Walk {
     /// Rows of the store's own, and of them the commands in Unknown.
     own_rows: u64,
     unknown: u64,
+    /// What the entries add up to.
+    counted: State,
     report: VerifyReport,
 }
 
@@ -167,7 +169,7 @@ pub(crate) fn verify(
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, own_rows, unknown, mut report, .. } = walk;
+    let Walk { start, blocks, own_rows, unknown, counted, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
@@ -180,6 +182,9 @@ pub(crate) fn verify(
         ("rows of the store's own", own_rows, start.own_rows),
         ("open commands", report.open, start.open),
         ("open commands in Unknown", unknown, start.unknown),
+        ("commands that were executed", counted.executed, start.executed),
+        ("commands whose end was found out", counted.resolved, start.resolved),
+        ("completions that came too late", counted.differences, start.differences),
     ];
     for (what, found, expected) in tables {
         if found != expected {
@@ -206,6 +211,7 @@ impl Walk {
             blocks: 0,
             own_rows: 0,
             unknown: 0,
+            counted: State::default(),
             report: VerifyReport::default(),
         })
     }
@@ -311,9 +317,13 @@ impl Walk {
         };
         let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
         let listed = (entry.transition != Transition::Unprotected).then_some(scope);
-        if found.scope != listed || found.is_outcome != entry.transition.is_outcome() {
+        if found.scope != listed {
             self.report.fault(&place(position), "its block lists it under another scope");
         }
+        if found.is_outcome != entry.transition.is_outcome() {
+            self.report.fault(&place(position), "its block does not say rightly whether it is an outcome");
+        }
+        self.counted.count(&entry);
         follower.follow(position, scope, &entry, &mut self.report);
         check_indexed(seen, position, scope, &entry, self.start.merged_to, &mut self.report)
     }
@@ -476,6 +486,11 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
     };
     if !is_its_kind {
         return Ok(Some("it holds what belongs into a row of another kind".to_owned()));
+    }
+    if let Content::Open(open) = &row.content
+        && *key != RowKey::open(ScopeDigest::of(&open.scope, seen.snapshot.db.identity.scope_mode))
+    {
+        return Ok(Some("it holds the open command of another scope".to_owned()));
     }
     for class in seen.snapshot.db.class_ids() {
         let position = Position { class, seq: row.version };
