@@ -165,13 +165,13 @@ impl<T> fmt::Debug for Kind<T> {
 
 const OTHER_SHAPE: &str = "the stored value is of another shape than this kind's type";
 
-fn write_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
+pub(crate) fn write_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
     to_json(value)
         .map(Bytes::from)
         .map_err(|fault| Error::invalid(format!("the value cannot be written as JSON: {fault}")))
 }
 
-fn read_json<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
+pub(crate) fn read_json<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
     // Where, not what: the reader's own words may quote the value.
     serde_json::from_slice(bytes).map_err(|fault| {
         let (line, column) = (fault.line(), fault.column());
@@ -190,12 +190,12 @@ fn read_bincode<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]
-fn write_raw(value: &Bytes) -> Result<Bytes, Error> {
+pub(crate) fn write_raw(value: &Bytes) -> Result<Bytes, Error> {
     Ok(value.clone())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]
-fn read_raw(bytes: &Bytes) -> Result<Bytes, Error> {
+pub(crate) fn read_raw(bytes: &Bytes) -> Result<Bytes, Error> {
     Ok(bytes.clone())
 }
 

@@ -84,9 +84,12 @@ mod engine;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod inbox;
 mod kind;
+mod message;
 mod names;
 mod options;
+mod outbox;
 mod replay;
 mod request;
 mod resource;
@@ -94,11 +97,15 @@ mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod workers;
 
 pub use bytes::Bytes;
 
+pub use crate::core::claim::{Contract, OperationId};
 pub use crate::core::error::{BoxError, Error, ErrorKind, Ran};
+pub use crate::core::fact::Evidence;
 pub use crate::core::fingerprint::Compare;
+pub use crate::core::message::{MessageId, MessageState, OnDead, Settle};
 pub use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 pub use crate::core::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 pub use crate::core::policy::{AfterExpiry, Policy, WhileRunning};
@@ -111,10 +118,13 @@ pub use crate::db::verify::VerifyReport;
 pub use crate::effects::Effects;
 pub use crate::engine::clock::Clock;
 pub use crate::engine::settings::Authority;
+pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
+pub use crate::message::{Delivered, Delivery, Destination, Message};
 pub use crate::options::Options;
 pub use crate::replay::{OutcomeRef, ReplayBuffer};
 pub use crate::request::Request;
 pub use crate::resource::{Resource, Scan, Scanned};
 pub use crate::stats::Stats;
 pub use crate::store::Store;
+pub use crate::workers::{Health, Running, Ticked, Workers};

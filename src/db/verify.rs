@@ -15,7 +15,7 @@ use crate::core::audit::{self, Link};
 use crate::core::claim::Phase;
 use crate::core::effect::{Note, Verb};
 use crate::core::name::ScopeDigest;
-use crate::core::record::{ClassId, Entry, Position, Record, Transition};
+use crate::core::record::{ClassId, Entry, Position, Record};
 use crate::core::row::{Content, Row, RowKey};
 use crate::core::{invariants, time::Timestamp};
 
@@ -103,6 +103,8 @@ pub(crate) struct Walk {
     /// Rows of the store's own, and of them the commands in Unknown.
     own_rows: u64,
     unknown: u64,
+    /// What is counted of messages.
+    posts: State,
     report: VerifyReport,
 }
 
@@ -167,7 +169,7 @@ pub(crate) fn verify(
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, own_rows, unknown, mut report, .. } = walk;
+    let Walk { start, blocks, own_rows, unknown, posts, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
@@ -180,6 +182,10 @@ pub(crate) fn verify(
         ("rows of the store's own", own_rows, start.own_rows),
         ("open commands", report.open, start.open),
         ("open commands in Unknown", unknown, start.unknown),
+        ("messages that wait", posts.waiting, start.waiting),
+        ("messages in doubt", posts.doubtful, start.doubtful),
+        ("dead letters", posts.dead, start.dead),
+        ("blocked ordering keys", posts.blocked, start.blocked),
     ];
     for (what, found, expected) in tables {
         if found != expected {
@@ -206,6 +212,7 @@ impl Walk {
             blocks: 0,
             own_rows: 0,
             unknown: 0,
+            posts: State::default(),
             report: VerifyReport::default(),
         })
     }
@@ -310,7 +317,7 @@ impl Walk {
             return Ok(());
         };
         let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
-        let listed = (entry.transition != Transition::Unprotected).then_some(scope);
+        let listed = entry.transition.has_scope().then_some(scope);
         if found.scope != listed || found.is_outcome != entry.transition.is_outcome() {
             self.report.fault(&place(position), "its block lists it under another scope");
         }
@@ -404,6 +411,7 @@ impl Walk {
         let Some(row) = row else { return Ok(()) };
         let is_unknown = row.open().is_some_and(|open| matches!(open.phase, Phase::Unknown { .. }));
         self.unknown += u64::from(is_unknown);
+        self.posts.count_post(None, Some(row));
         if let Some(what) = disagreement(seen, key, row)? {
             self.report.fault(&format!("row {}", key.reference()), &what);
         }
@@ -472,6 +480,7 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
     let is_its_kind = match &row.content {
         Content::Held(_) => key.is_unique(),
         Content::Open(_) => key.is_open(),
+        Content::Post(post) => key.holds(post),
         Content::Value { .. } | Content::Removed => !key.is_unique() && !key.is_own(),
     };
     if !is_its_kind {

@@ -47,8 +47,9 @@ fn bodies(body: &[u8]) {
     }
     if let Some(stored) = means_one_value::<StoredRow>(body) {
         let canonical = codec::encode(&stored).unwrap();
-        let row = Row::from(stored);
-        assert_eq!(codec::encode(&StoredRow::from(&row)).unwrap(), canonical, "a row lost something");
+        if let Ok(row) = Row::try_from(stored) {
+            assert_eq!(codec::encode(&StoredRow::from(&row)).unwrap(), canonical, "a row lost something");
+        }
     }
 }
 
@@ -110,7 +111,12 @@ fn listed(bytes: &[u8], bit: u64) {
     for _ in 0..input.below(6) {
         let above = if input.byte() < 0xF0 { entries.len() as u64 } else { input.number() };
         let len = u32::from(input.byte()) | if input.byte() < 0xF0 { 0 } else { u32::MAX << 8 };
-        entries.push(Listed { above, len, scope: (len % 2 == 0).then_some([9; 16]) });
+        entries.push(Listed {
+            above,
+            len,
+            scope: (len % 2 == 0).then_some([9; 16]),
+            is_outcome: len % 3 == 0,
+        });
     }
     let rest = input.rest();
     let directory = codec::encode(&Directory { entries }).unwrap();
