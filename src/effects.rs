@@ -11,6 +11,7 @@ use crate::core::row::{Content, Row, RowKey};
 use crate::core::time::Timestamp;
 use crate::engine::staging::Staging;
 use crate::kind::Kind;
+use crate::message::Message;
 use crate::resource::{Resource, decoded};
 
 /// What a command reads and wants changed. Each read sees the command's own changes and is checked again at
@@ -155,6 +156,17 @@ impl<'s, 'e> Effects<'s, 'e> {
         self.staging.stage(key, Change::Release(holder.clone()))
     }
 
+    /// Makes a message in the commit of this command: it is there if the command is done, and else was never.
+    /// Its id is in [`Finished::messages`](crate::Finished::messages).
+    ///
+    /// # Errors
+    ///
+    /// `LimitExceeded` for a payload, headers or a key that are too large, above 1,024 messages, or when the
+    /// command grows too large; `Invalid` for one with a key of its own ([`Message::keyed`]).
+    pub fn enqueue(&mut self, message: Message) -> Result<(), Error> {
+        self.staging.enqueue(message.into_new())
+    }
+
     /// An id that sorts by time (UUID version 7, RFC 9562); the same when this closure is called again.
     /// Should the operating system give no random bytes, the command fails when the closure returns.
     pub fn new_id(&mut self) -> String {
@@ -200,7 +212,7 @@ pub(crate) fn unique_key(tenant: &Tenant, name: &str, value: &str, is_shared: bo
 pub(crate) fn holder_of(row: Option<Row>) -> Option<ResourceRef> {
     match row?.content {
         Content::Held(holder) => Some(holder),
-        Content::Value { .. } | Content::Removed | Content::Open(_) => None,
+        Content::Value { .. } | Content::Removed | Content::Open(_) | Content::Post(_) => None,
     }
 }
 

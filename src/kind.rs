@@ -190,12 +190,12 @@ fn read_bincode<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]
-fn write_raw(value: &Bytes) -> Result<Bytes, Error> {
+pub(crate) fn write_raw(value: &Bytes) -> Result<Bytes, Error> {
     Ok(value.clone())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every codec")]
-fn read_raw(bytes: &Bytes) -> Result<Bytes, Error> {
+pub(crate) fn read_raw(bytes: &Bytes) -> Result<Bytes, Error> {
     Ok(bytes.clone())
 }
 

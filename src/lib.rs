@@ -86,10 +86,13 @@ mod engine;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod inbox;
 mod kind;
+mod message;
 mod names;
 mod operators;
 mod options;
+mod outbox;
 mod replay;
 mod request;
 mod resource;
@@ -98,6 +101,7 @@ mod step;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod workers;
 
 pub use bytes::Bytes;
 
@@ -108,6 +112,7 @@ pub use crate::core::claim::{Contract, OperationId};
 pub use crate::core::error::{BoxError, Error, ErrorKind, Ran};
 pub use crate::core::fact::Evidence;
 pub use crate::core::fingerprint::Compare;
+pub use crate::core::message::{MessageId, MessageState, OnDead, Settle};
 pub use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 pub use crate::core::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 pub use crate::core::policy::{AfterExpiry, Policy, Takeover, WhileRunning};
@@ -120,7 +125,9 @@ pub use crate::db::verify::VerifyReport;
 pub use crate::effects::Effects;
 pub use crate::engine::clock::Clock;
 pub use crate::engine::settings::Authority;
+pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
+pub use crate::message::{Delivered, Delivery, Destination, Message};
 pub use crate::operators::Transition;
 pub use crate::options::Options;
 pub use crate::replay::{OutcomeRef, ReplayBuffer};
@@ -129,3 +136,4 @@ pub use crate::resource::{Resource, Scan, Scanned};
 pub use crate::stats::Stats;
 pub use crate::step::{Start, Step, Stepped};
 pub use crate::store::Store;
+pub use crate::workers::{Health, Running, Ticked, Workers};

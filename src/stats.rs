@@ -73,6 +73,34 @@ pub struct Stats {
     pub unknown: u64,
     /// Calls of owners whose claim was over or somebody else's.
     pub fence_losses: u64,
+    /// Messages that wait or are under way now, jobs included.
+    pub messages_waiting: u64,
+    /// Messages now that may have arrived: asked for, or waiting for somebody who settles them.
+    pub messages_unknown: u64,
+    /// Dead letters now.
+    pub messages_dead: u64,
+    /// Ordering keys now that wait for somebody who settles their first message.
+    pub keys_blocked: u64,
+    /// Messages made without a command, those known under their key included.
+    pub messages_enqueued: u64,
+    /// Attempts and questions that workers began.
+    pub messages_attempted: u64,
+    /// Messages that have arrived, jobs done included.
+    pub messages_delivered: u64,
+    /// Attempts and questions without an end that says what came of them.
+    pub attempts_unknown: u64,
+    /// Ends of attempts that came when somebody else had the message, or had ended it.
+    pub attempts_late: u64,
+    /// Messages that became dead letters.
+    pub dead_letters: u64,
+    /// Events that were accepted for the first time.
+    pub inbox_new: u64,
+    /// Events that had been accepted before.
+    pub inbox_duplicate: u64,
+    /// Events refused because their id was another's.
+    pub inbox_conflict: u64,
+    /// Events that were accepted and were not the newest of their stream.
+    pub inbox_overtaken: u64,
     /// The wall clock has jumped and is not believed; nothing expires by the jump.
     pub clock_suspect: bool,
     /// The whole file was checked, when it was opened or in the background since. Until then a damaged tree
@@ -124,6 +152,20 @@ impl From<Numbers> for Stats {
             claims: counts.claims,
             unknown: counts.unknown,
             fence_losses: counts.fence_losses,
+            messages_waiting: state.waiting,
+            messages_unknown: state.doubtful,
+            messages_dead: state.dead,
+            keys_blocked: state.blocked,
+            messages_enqueued: counts.messages_enqueued,
+            messages_attempted: counts.messages_attempted,
+            messages_delivered: counts.messages_delivered,
+            attempts_unknown: counts.messages_unknown,
+            attempts_late: counts.messages_late,
+            dead_letters: counts.messages_dead,
+            inbox_new: counts.inbox_new,
+            inbox_duplicate: counts.inbox_duplicate,
+            inbox_conflict: counts.inbox_conflict,
+            inbox_overtaken: counts.inbox_overtaken,
             clock_suspect: numbers.clock_suspect,
             checked: numbers.checked,
             replay_bytes: numbers.replay_bytes as u64,

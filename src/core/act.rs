@@ -1,10 +1,11 @@
-//! What is asked of a scope: to run, to be claimed, to be moved on, to be judged. Owns the closed list of
-//! acts; must not know whether one is allowed (`decide`).
+//! What is asked of a scope (to run, to be claimed, to be moved on, to be judged) or of messages. Owns the
+//! closed list of acts; must not know whether one is allowed (`decide`).
 
 use bytes::Bytes;
 
 use super::claim::{NewStep, Point, StepState};
 use super::fact::{Evidence, Fact};
+use super::message::step::{End, Event, Move};
 use super::outcome::Digest;
 use super::text::Text;
 
@@ -25,6 +26,12 @@ pub(crate) enum Act {
     Cancel,
     /// Somebody found out what became of it; `version` is the entry that was known, `token` its claim.
     Found { version: u64, token: u64, finding: Finding, evidence: Evidence },
+    /// Messages are made without a command; the nonce tells them from those of any other call.
+    Enqueue { nonce: [u8; 16] },
+    /// What workers and people do to messages, each by itself.
+    Post { moves: Vec<Move>, evidence: Option<Evidence> },
+    /// A job of this service has run: what it did and its end, or neither.
+    Job(Move),
 }
 
 /// What goes into a claim's own commit.
@@ -82,7 +89,13 @@ impl Act {
     /// What the entry says of it beside the outcome.
     pub fn facts(&self) -> Vec<Fact> {
         match self {
-            Self::Execute | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => Vec::new(),
+            Self::Execute
+            | Self::TakeOver { .. }
+            | Self::Lapse
+            | Self::Cancel
+            | Self::Enqueue { .. }
+            | Self::Job(_) => Vec::new(),
+            Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
                 let mut facts: Vec<Fact> = moves.declared.iter().map(declared).collect();
@@ -112,7 +125,7 @@ impl Act {
     pub fn token(&self) -> u64 {
         match self {
             Self::Claimed { token, .. } | Self::Found { token, .. } => *token,
-            Self::Execute | Self::Begin(_) | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => 0,
+            _ => 0,
         }
     }
 
@@ -121,7 +134,13 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
-            Self::Execute | Self::TakeOver { .. } | Self::Lapse | Self::Cancel => 0,
+            Self::Execute
+            | Self::TakeOver { .. }
+            | Self::Lapse
+            | Self::Cancel
+            | Self::Enqueue { .. }
+            | Self::Job(_) => 0,
+            Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {
                 let point = match deed {
@@ -133,6 +152,18 @@ impl Act {
             Self::Found { finding: Finding::Step { state: Some(state), .. }, .. } => of_state(state),
             Self::Found { .. } => 0,
         }
+    }
+}
+
+/// What a move adds to what is kept of a message: its answer or its reason.
+fn of_move(one: &Move) -> usize {
+    match &one.event {
+        Event::Ended(End::Delivered(Some(answer))) => answer.len(),
+        Event::Ended(End::NotApplied { why, .. } | End::Refused(why) | End::Unknown(why)) => why.len(),
+        Event::Ended(End::Delivered(None) | End::Returned)
+        | Event::Taken { .. }
+        | Event::Lapsed
+        | Event::Settled(_) => 0,
     }
 }
 

@@ -67,9 +67,16 @@ impl OperationId {
 
     /// The id that the first half of a digest makes.
     pub(crate) fn from_digest(digest: &[u8; 32]) -> Self {
+        let mut half = [0; 16];
+        half.copy_from_slice(&digest[..16]);
+        Self::from_half(&half)
+    }
+
+    /// The id of 128 bits.
+    pub(crate) fn from_half(half: &[u8; 16]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 32];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(digest) {
+        for (pair, byte) in text.chunks_exact_mut(2).zip(half) {
             pair[0] = DIGITS[usize::from(byte >> 4)];
             pair[1] = DIGITS[usize::from(byte & 15)];
         }

@@ -37,6 +37,7 @@ use super::error::{Error, ErrorKind};
 use super::fingerprint::{Fingerprint, Match, Parts};
 use super::imprint::Imprint;
 use super::invariants;
+use super::message::{MessageId, Status};
 use super::name::{Scope, ScopeDigest};
 use super::outcome::ResourceRef;
 use super::policy::{AfterExpiry, Policy, WhileRunning};
@@ -48,8 +49,10 @@ use super::time::Timestamp;
 mod claims;
 mod effects;
 mod findings;
+mod messages;
 
 use effects::Applying;
+pub(crate) use messages::footprint;
 
 /// One request as the engine carries it: hashed once, then only compared.
 #[derive(Clone, Debug)]
@@ -156,6 +159,10 @@ pub(crate) enum Answer {
         held: ResourceRef,
         made: Position,
     },
+    /// The messages that were made, or were known; one for each that was asked for.
+    Enqueued(Vec<MessageId>),
+    /// Each message as it is now; none of one that could not be moved on.
+    Posted(Vec<Option<Status>>),
     Fault(Error),
 }
 
@@ -171,6 +178,8 @@ pub(crate) struct Changes {
 pub(crate) struct Notices {
     /// Effects that left a row alone because it has seen a newer event.
     pub stale: u32,
+    /// Events that were not the newest of their stream.
+    pub overtaken: u32,
 }
 
 /// Decides one command. Total and deterministic: the same view, command, time and policy give the same
@@ -259,6 +268,9 @@ impl Decider<'_> {
             Act::Found { version, finding, evidence, .. } => {
                 self.found(*version, finding, evidence, told, staged)
             }
+            Act::Enqueue { nonce } => self.enqueue(nonce, told, staged),
+            Act::Post { moves, .. } => self.post(moves, told),
+            Act::Job(end) => self.job(end, told, staged),
         }
     }
 
@@ -346,7 +358,7 @@ impl Decider<'_> {
         staged: &Staged,
         generation: u32,
     ) -> Decision {
-        match Applying::start(self.view, staged) {
+        match self.applied(staged, generation, "") {
             Ok(mut applying) => {
                 self.put_open(&mut applying, None);
                 self.written(transition, told, generation, applying, Answer::Done)
@@ -364,9 +376,13 @@ impl Decider<'_> {
         applying: Applying<'_>,
         said: Answer,
     ) -> Decision {
-        let Applying { rows, notes, stale, .. } = applying;
+        let Applying { rows, notes, stale, overtaken, .. } = applying;
         let entry = Entry { transition, at: self.now, generation, told: Arc::clone(told), notes };
-        Decision { answer: said, changes: Changes { entry: Some(entry), rows }, notices: Notices { stale } }
+        Decision {
+            answer: said,
+            changes: Changes { entry: Some(entry), rows },
+            notices: Notices { stale, overtaken },
+        }
     }
 
     /// The moment of this decision on the monotonic clock.

@@ -3,9 +3,12 @@
 //! An effect is data with a precondition. It is applied twice by the one function here: while the closure
 //! runs, to show the closure its own changes, and when the writer decides, on the rows as they then are.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::error::Error;
+use super::message::NewMessage;
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
 use super::row::{Codec, Content, Row, RowKey};
@@ -180,7 +183,9 @@ pub(crate) fn counter(row: Option<&Row>) -> Result<i64, Obstacle> {
             Ok(i64::from_be_bytes(number))
         }
         Some(Content::Value { codec, .. }) => Err(Obstacle::Codec { stored: *codec }),
-        Some(Content::Held(_) | Content::Open(_)) => Err(Obstacle::Codec { stored: Codec::Raw }),
+        Some(Content::Held(_) | Content::Open(_) | Content::Post(_)) => {
+            Err(Obstacle::Codec { stored: Codec::Raw })
+        }
     }
 }
 
@@ -233,17 +238,28 @@ pub(crate) struct Guard {
 pub(crate) struct Staged {
     pub guards: Vec<Guard>,
     pub effects: Vec<Effect>,
+    /// Messages to be made, in order.
+    pub messages: Vec<Arc<NewMessage>>,
+    /// Events that were seen: the row of their stream, and their time.
+    pub events: Vec<(RowKey, Timestamp)>,
 }
 
 impl Staged {
     /// Whether a row is to be changed. A refused `add` only guards the refusal.
     pub fn changes_rows(&self) -> bool {
-        self.effects.iter().any(|effect| !matches!(effect.change, Change::Add { took: false, .. }))
+        self.makes_rows()
+            || self.effects.iter().any(|effect| !matches!(effect.change, Change::Add { took: false, .. }))
+    }
+
+    /// Whether it makes a message or has seen an event.
+    pub fn makes_rows(&self) -> bool {
+        !self.messages.is_empty() || !self.events.is_empty()
     }
 
     /// How many bytes it writes: keys and values.
     pub fn bytes(&self) -> usize {
-        self.effects.iter().map(Effect::bytes).sum()
+        let messages: usize = self.messages.iter().map(|message| message.bytes()).sum();
+        messages + self.effects.iter().map(Effect::bytes).sum::<usize>()
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod finite;
 pub(crate) mod imprint;
 pub(crate) mod invariants;
 pub(crate) mod json;
+pub(crate) mod message;
 pub(crate) mod name;
 pub(crate) mod outcome;
 pub(crate) mod policy;

@@ -41,6 +41,22 @@ pub(crate) const fn is_name(name: &str) -> bool {
     true
 }
 
+/// What the store's own names begin with; no other tenant or operation has such a name.
+const RESERVED: &str = "onecho:";
+
+/// Whether only the store may have this name.
+pub(crate) const fn is_reserved(name: &str) -> bool {
+    let (name, reserved) = (name.as_bytes(), RESERVED.as_bytes());
+    let mut at = 0;
+    while at < reserved.len() {
+        if at == name.len() || name[at] != reserved[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
 const fn byte_at(bytes: &[u8], at: usize) -> u8 {
     if at < bytes.len() { bytes[at] } else { 0xFF }
 }
@@ -76,11 +92,12 @@ macro_rules! name {
             ///
             /// # Panics
             ///
-            /// When the name is empty, longer than 128 bytes, or holds a control byte; in a `const` that is
-            /// a compile error.
+            /// When the name is empty, longer than 128 bytes, holds a control byte, or begins with `onecho:`,
+            /// as the store's own do; in a `const` that is a compile error.
             #[must_use]
             pub const fn new(name: &'static str) -> Self {
                 assert!(is_name(name), "a name is 1 to 128 bytes without control characters");
+                assert!(!is_reserved(name), "names that begin with `onecho:` are the store's own");
                 Self(Text::constant(name))
             }
 
@@ -88,9 +105,13 @@ macro_rules! name {
             ///
             /// # Errors
             ///
-            /// `Invalid` when it is empty or holds a control character, `LimitExceeded` above 128 bytes.
+            /// `Invalid` when it is empty, holds a control character, or begins with `onecho:`, as the
+            /// store's own names do; `LimitExceeded` above 128 bytes.
             pub fn parse(name: &str) -> Result<Self, Error> {
                 checked($what, name, NAME_BYTES_MAX)?;
+                if is_reserved(name) {
+                    return Err(Error::invalid(concat!($what, " begins with `onecho:`, as the store's own do")));
+                }
                 Ok(Self(name.into()))
             }
 
@@ -248,7 +269,13 @@ impl Scope {
     pub(crate) fn is_same(&self, other: &Self, mode: ScopeMode) -> bool {
         self.tenant == other.tenant
             && self.key == other.key
-            && (mode == ScopeMode::PerTenant || self.operation == other.operation)
+            && (self.mode(mode) == ScopeMode::PerTenant || self.operation == other.operation)
+    }
+
+    /// What makes it the same as another in a store of this mode: events are told apart by their inbox in
+    /// every store.
+    fn mode(&self, mode: ScopeMode) -> ScopeMode {
+        if is_reserved(self.operation.as_str()) { ScopeMode::PerOperation } else { mode }
     }
 }
 
@@ -279,6 +306,7 @@ impl ScopeDigest {
     /// The digest of `scope` in a store of this mode, over length-prefixed fields.
     #[must_use]
     pub fn of(scope: &Scope, mode: ScopeMode) -> Self {
+        let mode = scope.mode(mode);
         let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
         hash.update([match mode {
             ScopeMode::PerOperation => 0,

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, ErrorKind};
 use super::finite::to_json;
+use super::message::MessageId;
 use super::name::{ID_BYTES_MAX, NAME_BYTES_MAX, checked, hex};
 use super::text::Text;
 use super::time::Timestamp;
@@ -238,6 +239,8 @@ pub struct Finished {
     pub key_until: Timestamp,
     /// Which use of the key this was; above 1 only with `AfterExpiry::RunAsNew`.
     pub generation: u32,
+    /// The messages that the command made, in their order; known as long as the outcome.
+    pub messages: Vec<MessageId>,
     /// Shared with the record.
     pub(crate) metadata: Arc<[(Text, Bytes)]>,
 }

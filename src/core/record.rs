@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::effect::Note;
+use super::effect::{Note, Verb};
 use super::fact::Fact;
 use super::fingerprint::{Fingerprint, Match, Parts};
+use super::message::MessageId;
 use super::name::Scope;
 use super::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
 use super::policy::Windows;
@@ -61,12 +62,35 @@ pub(crate) enum Transition {
     Released = 14,
     /// A completion came after its claim was over, and was refused.
     Differed = 15,
+    /// Messages were made without a command.
+    Enqueued = 20,
+    /// Workers took messages, to send them, to ask for them or to do them.
+    Attempted = 21,
+    /// Attempts have ended, or will not.
+    Ended = 22,
+    /// A job was done here: what it changed and its end.
+    Handled = 23,
+    /// Somebody ended a message that nobody delivers any more.
+    Settled = 24,
 }
 
 impl Transition {
     /// Whether it ends a scope with an outcome that is replayed.
     pub fn is_outcome(self) -> bool {
         matches!(self, Self::Executed | Self::Finished | Self::Cancelled | Self::Resolved)
+    }
+
+    /// Whether it is of a scope that can be looked up.
+    pub fn has_scope(self) -> bool {
+        !matches!(
+            self,
+            Self::Unprotected
+                | Self::Enqueued
+                | Self::Attempted
+                | Self::Ended
+                | Self::Handled
+                | Self::Settled
+        )
     }
 
     /// Whether it gives somebody a claim.
@@ -77,7 +101,7 @@ impl Transition {
     /// The transition of a stored number.
     pub fn of(number: u8) -> Option<Self> {
         use Transition::*;
-        const ALL: [Transition; 15] = [
+        const ALL: [Transition; 20] = [
             Executed,
             Unprotected,
             Begun,
@@ -93,6 +117,11 @@ impl Transition {
             Resolved,
             Released,
             Differed,
+            Enqueued,
+            Attempted,
+            Ended,
+            Handled,
+            Settled,
         ];
         ALL.into_iter().find(|known| *known as u8 == number)
     }
@@ -115,6 +144,11 @@ impl Transition {
             Self::Resolved => "resolved",
             Self::Released => "released",
             Self::Differed => "differed",
+            Self::Enqueued => "messages enqueued",
+            Self::Attempted => "messages attempted",
+            Self::Ended => "attempts ended",
+            Self::Handled => "job handled",
+            Self::Settled => "message settled",
         }
     }
 }
@@ -245,6 +279,13 @@ impl Record {
         self.entry.transition.is_outcome()
     }
 
+    /// The messages that it made, in their order.
+    pub fn messages(&self) -> impl Iterator<Item = MessageId> {
+        let made = self.entry.notes.iter().filter(|note| note.key.is_message() && note.verb == Verb::Write);
+        // It may also have written the one before the first, which now names it.
+        made.filter_map(|note| note.key.message_id()).filter(|id| id.seq == self.position.seq)
+    }
+
     /// Whether a retry asks what was recorded. What was cancelled before it ran answers whatever is asked.
     pub fn judge(&self, asked: &Parts) -> Match {
         match self.entry.transition {
@@ -298,6 +339,7 @@ impl Record {
             body_until: self.body_until(),
             key_until: self.key_until(),
             generation: entry.generation,
+            messages: ordered(self.messages()),
             metadata: Arc::clone(&entry.meta),
         }
     }
@@ -323,4 +365,12 @@ impl Record {
             },
         }
     }
+}
+
+/// Rows are noted in the order in which they were first changed, which is that of the numbers but for those
+/// that another of the same ordering key came behind.
+fn ordered(ids: impl Iterator<Item = MessageId>) -> Vec<MessageId> {
+    let mut ids: Vec<MessageId> = ids.collect();
+    ids.sort_unstable();
+    ids
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::audit::Layout;
 use super::claim::Open;
+use super::message::{MessageId, Post, Status};
 use super::name::{ScopeDigest, Tenant, hex};
 use super::outcome::{Digest, ResourceRef};
 use super::record::Position;
@@ -29,7 +30,16 @@ const UNIQUE_OF_TENANT: &str = "u";
 const UNIQUE_SHARED: &str = "v";
 /// Spaces of the store's own, which no command names.
 const OPEN: &str = "o";
-const OWN: [&str; 1] = [OPEN];
+/// Messages: what is known of each, what is sent, what is due, what is under way, ordering keys, the keys
+/// that messages are known under, and the newest event of each stream.
+const MESSAGE: &str = "m";
+const LETTER: &str = "p";
+const DUE: &str = "d";
+const FLYING: &str = "a";
+const QUEUE: &str = "q";
+const KNOWN: &str = "k";
+const STREAM: &str = "w";
+const OWN: [&str; 8] = [OPEN, MESSAGE, LETTER, DUE, FLYING, QUEUE, KNOWN, STREAM];
 /// Closes a name.
 const END: char = '\0';
 
@@ -54,6 +64,128 @@ impl RowKey {
     /// What the keys of all such rows begin with.
     pub fn all_open() -> &'static [u8] {
         OPEN.as_bytes()
+    }
+
+    /// What is known of a message.
+    pub fn message(id: MessageId) -> Self {
+        Self::numbered(MESSAGE, id)
+    }
+
+    /// What a message sends.
+    pub fn letter(id: MessageId) -> Self {
+        Self::numbered(LETTER, id)
+    }
+
+    /// A message that somebody is at.
+    pub fn flying(id: MessageId) -> Self {
+        Self::numbered(FLYING, id)
+    }
+
+    /// A message that is due at a time: rows of one destination lie in the order of their times.
+    pub fn due(destination: &str, at: Timestamp, id: MessageId) -> Self {
+        Self(joined(&[DUE, destination, "\0", &format!("{:016x}", at.0), &digits(id)]))
+    }
+
+    /// What the keys of all messages of a destination begin with that are due, or will be.
+    pub fn all_due(destination: &str) -> Self {
+        Self(joined(&[DUE, destination, "\0"]))
+    }
+
+    /// What the keys of all messages begin with.
+    pub fn all_messages() -> &'static [u8] {
+        MESSAGE.as_bytes()
+    }
+
+    /// What the keys of all messages begin with that somebody is at.
+    pub fn all_flying() -> &'static [u8] {
+        FLYING.as_bytes()
+    }
+
+    /// What the keys of all ordering keys begin with.
+    pub fn all_queues() -> &'static [u8] {
+        QUEUE.as_bytes()
+    }
+
+    /// The messages of an ordering key.
+    pub fn queue(tenant: &str, destination: &str, order: &str) -> Self {
+        Self(joined(&[QUEUE, tenant, "\0", destination, "\0", order]))
+    }
+
+    /// The message that is known under a key.
+    pub fn known(tenant: &str, destination: &str, key: &str) -> Self {
+        Self(joined(&[KNOWN, tenant, "\0", destination, "\0", key]))
+    }
+
+    /// The newest event of a stream.
+    pub fn stream(tenant: &str, inbox: &str, stream: &str) -> Self {
+        Self(joined(&[STREAM, tenant, "\0", inbox, "\0", stream]))
+    }
+
+    fn numbered(tag: &str, id: MessageId) -> Self {
+        Self(joined(&[tag, &digits(id)]))
+    }
+
+    /// The message that such a row is of.
+    pub fn message_id(&self) -> Option<MessageId> {
+        let digits = match self.0.get(..1)? {
+            MESSAGE | LETTER | FLYING => self.0.get(1..)?,
+            DUE => self.0.get(self.0.len().checked_sub(ID_DIGITS)?..)?,
+            _ => return None,
+        };
+        let (seq, ordinal) = digits.split_at_checked(16)?;
+        Some(MessageId {
+            seq: u64::from_str_radix(seq, 16).ok()?,
+            ordinal: u32::from_str_radix(ordinal, 16).ok()?,
+        })
+    }
+
+    /// When the message of such a row is due.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let start = self.0.len().checked_sub(16 + ID_DIGITS)?;
+        let digits = self.0.get(start..start + 16).filter(|_| self.0.starts_with(DUE))?;
+        u64::from_str_radix(digits, 16).ok().map(Timestamp)
+    }
+
+    /// Where the message of such a row goes.
+    pub fn destination(&self) -> Option<&str> {
+        self.0.strip_prefix(DUE)?.split_once(END).map(|(destination, _)| destination)
+    }
+
+    /// The last key before that of a message that is due.
+    pub fn before_due(&self) -> Option<Self> {
+        let (at, id) = (self.due_at()?, self.message_id()?);
+        let before = match id.ordinal.checked_sub(1) {
+            Some(ordinal) => MessageId { ordinal, ..id },
+            None => MessageId { seq: id.seq.checked_sub(1)?, ordinal: u32::MAX },
+        };
+        Some(Self::due(self.destination()?, at, before))
+    }
+
+    /// Whether it is what is known of a message.
+    pub fn is_message(&self) -> bool {
+        self.0.starts_with(MESSAGE)
+    }
+
+    /// Whether it is in the list of what is due.
+    pub fn is_due(&self) -> bool {
+        self.0.starts_with(DUE)
+    }
+
+    /// Whether it is an ordering key.
+    pub fn is_queue(&self) -> bool {
+        self.0.starts_with(QUEUE)
+    }
+
+    /// Whether a row of this key may hold this.
+    pub fn holds(&self, post: &Post) -> bool {
+        let tags: &[&str] = match post {
+            Post::Status(_) => &[MESSAGE],
+            Post::Letter(_) => &[LETTER],
+            Post::Queue(_) => &[QUEUE],
+            Post::Known(_) => &[KNOWN],
+            Post::Mark => &[DUE, FLYING, STREAM],
+        };
+        tags.iter().any(|tag| self.0.starts_with(tag))
     }
 
     /// Whether the row is the store's own: no resource and no uniqueness.
@@ -116,8 +248,9 @@ impl RowKey {
 
     /// The kind and id, or the name and value, that this key was built from.
     pub fn reference(&self) -> ResourceRef {
-        if self.is_open() {
-            return ResourceRef::new("open command", &self.0[OPEN.len()..], true);
+        if let Some((name, tag)) = OWN_NAMES.iter().find(|(_, tag)| self.0.starts_with(tag)) {
+            let rest = self.0.get(tag.len()..).unwrap_or_default();
+            return ResourceRef::new(name, &rest.replace(END, "/"), true);
         }
         let (_, kind, id) = split(&self.0).unwrap_or_default();
         let kind_end = self.0.len().saturating_sub(id.len() + END.len_utf8());
@@ -126,13 +259,33 @@ impl RowKey {
     }
 }
 
+/// What rows of the store's own are called where one is named to people.
+const OWN_NAMES: [(&str, &str); 8] = [
+    ("open command", OPEN),
+    ("message", MESSAGE),
+    ("letter", LETTER),
+    ("due", DUE),
+    ("under way", FLYING),
+    ("ordering key", QUEUE),
+    ("known message", KNOWN),
+    ("stream", STREAM),
+];
+/// The digits of a message's number in a key: 16 and 8.
+const ID_DIGITS: usize = 24;
+
+/// A message's number such that keys lie in the order of numbers.
+fn digits(id: MessageId) -> String {
+    format!("{:016x}{:08x}", id.seq, id.ordinal)
+}
+
 /// The tenant (empty when shared), the name, and the id or value that make a key.
 fn split(key: &str) -> Option<(&str, &str, &str)> {
     let (tag, rest) = key.split_at_checked(1)?;
     let (tenant, rest) = match tag {
-        RESOURCE_OF_TENANT | UNIQUE_OF_TENANT => rest.split_once(END)?,
-        RESOURCE_SHARED | UNIQUE_SHARED => ("", rest),
+        RESOURCE_OF_TENANT | UNIQUE_OF_TENANT | QUEUE | KNOWN | STREAM => rest.split_once(END)?,
+        RESOURCE_SHARED | UNIQUE_SHARED | DUE => ("", rest),
         OPEN if is_scope(rest) => return Some(("", "", rest)),
+        MESSAGE | LETTER | FLYING => return Some(("", "", rest)),
         _ => return None,
     };
     let (name, last) = rest.split_once(END)?;
@@ -189,6 +342,8 @@ pub(crate) enum Content {
     Held(ResourceRef),
     /// A command that was begun and is not finished.
     Open(Arc<Open>),
+    /// Of messages.
+    Post(Post),
 }
 
 impl Row {
@@ -198,6 +353,7 @@ impl Row {
             Content::Value { bytes, .. } => bytes.len(),
             Content::Removed | Content::Held(_) => 0,
             Content::Open(open) => open.bytes(),
+            Content::Post(post) => post.bytes(),
         }
     }
 
@@ -205,7 +361,23 @@ impl Row {
     pub fn open(&self) -> Option<&Arc<Open>> {
         match &self.content {
             Content::Open(open) => Some(open),
-            Content::Value { .. } | Content::Removed | Content::Held(_) => None,
+            _ => None,
+        }
+    }
+
+    /// What is known of a message, of such a row.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.content {
+            Content::Post(Post::Status(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// What a row of messages holds.
+    pub fn post(&self) -> Option<&Post> {
+        match &self.content {
+            Content::Post(post) => Some(post),
+            _ => None,
         }
     }
 
@@ -241,6 +413,10 @@ impl Row {
             Content::Open(open) => {
                 out.u8(3);
                 open.layout(&mut out);
+            }
+            Content::Post(post) => {
+                out.u8(4);
+                post.layout(&mut out);
             }
         }
         Digest(out.finish())

@@ -15,6 +15,7 @@ use crate::core::claim::{Moment, Open, Phase, Point, StepRecord};
 use crate::core::effect::{Note, Verb};
 use crate::core::fact::{Evidence, Fact};
 use crate::core::fingerprint::Fingerprint;
+use crate::core::message::Post;
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
@@ -58,6 +59,14 @@ pub(crate) struct State {
     pub open: u64,
     /// Of these, those in Unknown.
     pub unknown: u64,
+    /// Messages that are not over and may still be sent without anybody's doing.
+    pub waiting: u64,
+    /// Messages that may have arrived.
+    pub doubtful: u64,
+    /// Messages that were refused, or have used up their attempts.
+    pub dead: u64,
+    /// Ordering keys that wait for somebody who settles their first message.
+    pub blocked: u64,
     /// Commands that were ever executed.
     pub executed: u64,
     /// Commands in Unknown whose end was ever found out.
@@ -127,6 +136,20 @@ impl State {
         self.open = self.open.saturating_sub(u64::from(before.is_some()));
         self.unknown += u64::from(after.is_some_and(is_unknown));
         self.unknown = self.unknown.saturating_sub(u64::from(before.is_some_and(is_unknown)));
+    }
+
+    /// Counts what a message, or an ordering key, was before and is after.
+    pub fn count_post(&mut self, before: Option<&Row>, after: Option<&Row>) {
+        for (row, is_after) in [(before, false), (after, true)] {
+            let counted = match row.and_then(Row::post) {
+                Some(Post::Status(status)) if status.is_unknown() => &mut self.doubtful,
+                Some(Post::Status(status)) if status.is_dead() => &mut self.dead,
+                Some(Post::Status(status)) if !status.is_over() => &mut self.waiting,
+                Some(Post::Queue(queue)) if queue.blocked.is_some() => &mut self.blocked,
+                _ => continue,
+            };
+            *counted = if is_after { counted.saturating_add(1) } else { counted.saturating_sub(1) };
+        }
     }
 
     /// Puts a head in its place.
@@ -410,6 +433,7 @@ enum StoredContent<B> {
     Removed,
     Held(ResourceRef),
     Open(Box<StoredOpen>),
+    Post(Post),
 }
 
 /// A command that was begun and is not finished.
@@ -499,6 +523,7 @@ impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
                 Content::Removed => StoredContent::Removed,
                 Content::Held(holder) => StoredContent::Held(holder.clone()),
                 Content::Open(open) => StoredContent::Open(Box::new(StoredOpen::from(&**open))),
+                Content::Post(post) => StoredContent::Post(post.clone()),
             },
         }
     }
@@ -517,6 +542,7 @@ impl TryFrom<StoredRow> for Row {
                 StoredContent::Removed => Content::Removed,
                 StoredContent::Held(holder) => Content::Held(holder),
                 StoredContent::Open(open) => Content::Open(Arc::new(Open::try_from(*open)?)),
+                StoredContent::Post(post) => Content::Post(post),
             },
         })
     }

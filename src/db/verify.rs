@@ -15,7 +15,7 @@ use crate::core::audit::{self, Link};
 use crate::core::claim::Phase;
 use crate::core::effect::{Note, Verb};
 use crate::core::name::ScopeDigest;
-use crate::core::record::{ClassId, Entry, Position, Record, Transition};
+use crate::core::record::{ClassId, Entry, Position, Record};
 use crate::core::row::{Content, Row, RowKey};
 use crate::core::{invariants, time::Timestamp};
 
@@ -105,6 +105,8 @@ pub(crate) struct Walk {
     unknown: u64,
     /// What the entries add up to.
     counted: State,
+    /// What is counted of messages.
+    posts: State,
     report: VerifyReport,
 }
 
@@ -169,7 +171,7 @@ pub(crate) fn verify(
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, own_rows, unknown, counted, mut report, .. } = walk;
+    let Walk { start, blocks, own_rows, unknown, counted, posts, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
@@ -185,6 +187,10 @@ pub(crate) fn verify(
         ("commands that were executed", counted.executed, start.executed),
         ("commands whose end was found out", counted.resolved, start.resolved),
         ("completions that came too late", counted.differences, start.differences),
+        ("messages that wait", posts.waiting, start.waiting),
+        ("messages in doubt", posts.doubtful, start.doubtful),
+        ("dead letters", posts.dead, start.dead),
+        ("blocked ordering keys", posts.blocked, start.blocked),
     ];
     for (what, found, expected) in tables {
         if found != expected {
@@ -212,6 +218,7 @@ impl Walk {
             own_rows: 0,
             unknown: 0,
             counted: State::default(),
+            posts: State::default(),
             report: VerifyReport::default(),
         })
     }
@@ -316,7 +323,7 @@ impl Walk {
             return Ok(());
         };
         let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
-        let listed = (entry.transition != Transition::Unprotected).then_some(scope);
+        let listed = entry.transition.has_scope().then_some(scope);
         if found.scope != listed {
             self.report.fault(&place(position), "its block lists it under another scope");
         }
@@ -414,6 +421,7 @@ impl Walk {
         let Some(row) = row else { return Ok(()) };
         let is_unknown = row.open().is_some_and(|open| matches!(open.phase, Phase::Unknown { .. }));
         self.unknown += u64::from(is_unknown);
+        self.posts.count_post(None, Some(row));
         if let Some(what) = disagreement(seen, key, row)? {
             self.report.fault(&format!("row {}", key.reference()), &what);
         }
@@ -482,6 +490,7 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
     let is_its_kind = match &row.content {
         Content::Held(_) => key.is_unique(),
         Content::Open(_) => key.is_open(),
+        Content::Post(post) => key.holds(post),
         Content::Value { .. } | Content::Removed => !key.is_unique() && !key.is_own(),
     };
     if !is_its_kind {

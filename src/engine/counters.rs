@@ -68,6 +68,26 @@ counters! {
     fence_losses,
     /// Callers told that a command may have taken effect outside.
     unknown,
+    /// Messages made without a command, known ones included.
+    messages_enqueued,
+    /// Attempts and questions that workers began.
+    messages_attempted,
+    /// Messages that have arrived, jobs done included.
+    messages_delivered,
+    /// Attempts and questions without an end that says what came of them.
+    messages_unknown,
+    /// Messages that became dead letters.
+    messages_dead,
+    /// Ends that came when somebody else had the message, or had ended it.
+    messages_late,
+    /// Events that were accepted for the first time.
+    inbox_new,
+    /// Events that had been accepted before.
+    inbox_duplicate,
+    /// Events under the id of another.
+    inbox_conflict,
+    /// Events that were not the newest of their stream.
+    inbox_overtaken,
     /// Commits whose end is not known.
     uncertain_commits,
     /// Commits.

@@ -11,8 +11,10 @@ mod inside;
 mod leases;
 mod line;
 pub(crate) mod many;
+pub(crate) mod messages;
 mod open;
 mod places;
+pub(crate) mod post;
 pub(crate) mod queue;
 pub(crate) mod read;
 pub(crate) mod replay_index;
@@ -35,6 +37,7 @@ use self::counters::{Counters, count};
 use self::file::Life;
 use self::leases::Leases;
 use self::places::Places;
+use self::post::PostOffice;
 use self::queue::{Queue, Writer};
 use self::replay_index::ReplayIndex;
 use self::settings::Settings;
@@ -55,6 +58,7 @@ pub(crate) struct Engine {
     index: ReplayIndex,
     places: Places,
     leases: Leases,
+    post: PostOffice,
     /// When this process opened the store, on the monotonic clock.
     opened: Duration,
     queue: Queue<Vec<Draft>, Answers>,
@@ -109,6 +113,7 @@ impl Engine {
             clock: &self.clock,
             counters: &self.counters,
             leases: &self.leases,
+            post: &self.post,
             opened: self.opened,
             open_max: self.settings.open_max,
         }

@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::file::{Cause, File, Life, Slot};
 use super::leases::Leases;
 use super::places::Places;
+use super::post::PostOffice;
 use super::queue::Queue;
 use super::replay_index::ReplayIndex;
 use super::settings::Settings;
@@ -72,6 +73,7 @@ impl Engine {
             index: ReplayIndex::new(settings.replay_bytes),
             places: Places::new(&settings.owner),
             leases: Leases::new(),
+            post: PostOffice::default(),
             opened: clock.monotonic(),
             queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
@@ -141,6 +143,7 @@ impl Engine {
         self.same_store(&db, &state)?;
         begin(&db, &mut state, &self.clock).map_err(|fault| unopened(&*self.disk, fault))?;
         self.index.clear();
+        self.post.forget();
         self.checked.store(checked, Ordering::Relaxed);
         *self.tail.lock() = state;
         Ok(db)

@@ -183,6 +183,16 @@ impl Engine {
         }
     }
 
+    /// Counts an event that was answered so.
+    pub fn tally_event(&self, reply: &Reply) {
+        match reply {
+            Reply::Done(_) => count(&self.counters.inbox_new),
+            Reply::Replay(_) | Reply::Expired { .. } => count(&self.counters.inbox_duplicate),
+            Reply::Mismatch { .. } => count(&self.counters.inbox_conflict),
+            _ => {}
+        }
+    }
+
     /// What is known of a scope, for somebody who only looks.
     pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);

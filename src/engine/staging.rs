@@ -1,6 +1,7 @@
 //! What a running closure reads and wants. Owns the view a closure has of its own changes; writes nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use foldhash::HashMap;
 
@@ -10,6 +11,7 @@ use crate::core::effect::{
     counter, wrong_codec,
 };
 use crate::core::error::{Error, ErrorKind};
+use crate::core::message::{MESSAGES_MAX, NewMessage};
 use crate::core::name::Tenant;
 use crate::core::record::{ClassId, Position};
 use crate::core::row::{Row, RowKey};
@@ -171,6 +173,30 @@ impl<'e> Staging<'e> {
         }
         self.staged.effects.push(effect);
         Ok(())
+    }
+
+    /// Stages a message. One that is known under a key is not for commands, which have a key themselves.
+    pub fn enqueue(&mut self, message: NewMessage) -> Result<(), Error> {
+        message.check()?;
+        if message.keyed.is_some() {
+            return Err(Error::invalid(
+                "a message with a key of its own is for `Store::enqueue`: here the command's key protects it",
+            ));
+        }
+        if self.staged.messages.len() == MESSAGES_MAX {
+            return Err(over("messages of one command", MESSAGES_MAX));
+        }
+        self.staged_bytes += message.bytes();
+        if self.staged_bytes > STAGED_BYTES_MAX {
+            return Err(over("bytes staged by one command", STAGED_BYTES_MAX));
+        }
+        self.staged.messages.push(Arc::new(message));
+        Ok(())
+    }
+
+    /// An event of a stream was seen.
+    pub fn see(&mut self, stream: RowKey, time: Timestamp) {
+        self.staged.events.push((stream, time));
     }
 
     /// What it staged, once the closure has returned.

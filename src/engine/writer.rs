@@ -8,19 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
 use super::leases::Leases;
+use super::post::PostOffice;
 use super::queue::Size;
 use crate::core::act::Act;
 use crate::core::audit::{self, Brought};
 use crate::core::claim::{self, Open, Uptime};
-use crate::core::decide::{Answer, Asked, Command, Decision, OpenView, Rows, View, decide};
+use crate::core::decide::{Answer, Asked, Command, Decision, OpenView, Rows, View, decide, footprint};
 use crate::core::effect::Staged;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::invariants;
+use crate::core::message::{MessageId, Status};
 use crate::core::name::{Scope, ScopeDigest, Tenant};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::policy::{Policy, Windows};
@@ -122,6 +124,10 @@ pub(crate) enum Verdict {
         resource: ResourceRef,
         version: u64,
     },
+    /// The messages that were made, or were known.
+    Enqueued(Vec<MessageId>),
+    /// Each message as it is now; none of one that could not be moved on.
+    Posted(Vec<Option<Status>>),
     Fault(Error),
 }
 
@@ -137,6 +143,7 @@ pub(crate) struct Desk<'e> {
     pub clock: &'e EngineClock,
     pub counters: &'e Counters,
     pub leases: &'e Leases,
+    pub post: &'e PostOffice,
     /// When this process opened the store, on the monotonic clock.
     pub opened: Duration,
     /// The most commands that may be open.
@@ -154,6 +161,7 @@ struct Page<'d> {
     /// Whether a row of an open command stands among the rows: usually none does, and none is looked for.
     has_open: bool,
     stale: u64,
+    overtaken: u64,
 }
 
 impl Page<'_> {
@@ -165,6 +173,7 @@ impl Page<'_> {
             accepted: Vec::with_capacity(commands),
             has_open: false,
             stale: 0,
+            overtaken: 0,
         }
     }
 
@@ -213,7 +222,11 @@ impl PageRows {
         let place = *self.places.entry(key.clone()).or_insert(self.list.len());
         match self.list.get_mut(place) {
             Some(known) => (known.row, known.changed_by) = (row, Some(by)),
-            None => self.list.push(PageRow { key, row, was_there: false, changed_by: Some(by) }),
+            None => {
+                // Who writes a row without a look at it makes it, and who removes one knows that it is there.
+                let was_there = row.is_none();
+                self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
+            }
         }
     }
 }
@@ -272,6 +285,8 @@ pub(crate) fn write(
     count(&desk.counters.commits);
     count_many(&desk.counters.committed, page.accepted.len() as u64);
     count_many(&desk.counters.stale_events, page.stale);
+    count_many(&desk.counters.inbox_overtaken, page.overtaken);
+    tell_post(&page, desk);
     Ok(verdicts)
 }
 
@@ -307,6 +322,12 @@ fn tell_claims(page: &Page<'_>, desk: &Desk<'_>) {
             _ => desk.leases.end(scope, token),
         }
     }
+}
+
+/// Tells the post office what is due from now on, and so the workers.
+fn tell_post(page: &Page<'_>, desk: &Desk<'_>) {
+    let rows = page.rows.list.iter().filter(|row| row.row.is_some() && row.changed_by.is_some());
+    desk.post.tell(rows.map(|row| &row.key).filter(|key| key.is_due()));
 }
 
 /// Decides one command. Damage in the rows of one harms no other; a disk that fails fails all.
@@ -351,8 +372,11 @@ fn one<'d>(
     };
     let Decision { answer, changes, notices } = decision;
     page.stale += u64::from(notices.stale);
+    page.overtaken += u64::from(notices.overtaken);
     for (key, row) in changes.rows {
-        if key.is_open() {
+        if key.is_message() || key.is_queue() {
+            next.count_post(page.rows.row(&key), row.as_ref());
+        } else if key.is_open() {
             page.has_open = true;
             next.count_open(open_row.as_ref(), row.as_ref());
         }
@@ -388,6 +412,8 @@ fn one<'d>(
             let made_by = maker(db, page, &draft.asked.scope.tenant, made)?;
             Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
         }
+        Answer::Enqueued(ids) => Verdict::Enqueued(ids),
+        Answer::Posted(moved) => Verdict::Posted(moved),
         Answer::Fault(fault) => Verdict::Fault(fault),
         Answer::Run => unreachable!("nobody asks here whether it may run"),
     })
@@ -418,7 +444,30 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
             page.rows.put_loaded(key, row.outline());
         }
     }
+    if draft.staged.makes_rows() || matches!(draft.act, Act::Post { .. } | Act::Job(_)) {
+        load_post(db, page, draft)?;
+    }
     Ok(())
+}
+
+/// Brings the rows of messages onto the page. Which they are the rows themselves tell, one from another.
+fn load_post(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
+    let mut looked: HashSet<RowKey> = HashSet::new();
+    loop {
+        let keys = footprint(&draft.act, &draft.staged, &draft.asked.scope.tenant, &page.rows);
+        let mut is_complete = true;
+        for key in keys {
+            if !page.rows.has(&key) && looked.insert(key.clone()) {
+                is_complete = false;
+                if let Some(row) = db.row(&key)? {
+                    page.rows.put_loaded(&key, row);
+                }
+            }
+        }
+        if is_complete {
+            return Ok(());
+        }
+    }
 }
 
 /// The class of these windows: in the file, in this batch, or new.

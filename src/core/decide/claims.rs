@@ -108,7 +108,8 @@ impl Decider<'_> {
 
     fn advance(&self, mut open: Open, point: Option<&Point>, told: &Arc<Told>, staged: &Staged) -> Decision {
         open.points.extend(point.cloned());
-        match Applying::start(self.view, staged) {
+        let name = point.map_or("", |point| point.name.as_str());
+        match self.applied(staged, open.generation, name) {
             Ok(applying) => self.moved(Transition::Advanced, told, applying, open),
             Err(stopped) => answer(stopped),
         }

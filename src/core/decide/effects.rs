@@ -15,6 +15,8 @@ pub(super) struct Applying<'s> {
     pub rows: Vec<(RowKey, Option<Row>)>,
     pub notes: Vec<Note>,
     pub stale: u32,
+    /// Events that were not the newest of their stream.
+    pub overtaken: u32,
     /// Where each stands in `rows`; a command of one effect, the usual one, needs no such table.
     places: Option<BTreeMap<&'s RowKey, usize>>,
 }
@@ -22,7 +24,7 @@ pub(super) struct Applying<'s> {
 impl<'s> Applying<'s> {
     /// Nothing yet.
     pub fn nothing() -> Self {
-        Self { rows: Vec::new(), notes: Vec::new(), stale: 0, places: None }
+        Self { rows: Vec::new(), notes: Vec::new(), stale: 0, overtaken: 0, places: None }
     }
 
     /// All effects of a closure, if every precondition holds.
@@ -42,6 +44,7 @@ impl<'s> Applying<'s> {
             rows: Vec::with_capacity(effects),
             notes: Vec::with_capacity(effects),
             stale: 0,
+            overtaken: 0,
             places: (effects > 1).then(BTreeMap::new),
         };
         for effect in &staged.effects {

@@ -2,7 +2,9 @@
 //! of what is no body; must not know slots or judgements.
 //!
 //! ```text
-//! rest = n16(entries) { n16(name) n16(value) name value }*  00 | 01 n16(kind) n16(id) shared kind id
+//! rest = n16(entries) { n16(name) n16(value) name value }*  what [resource] [messages]
+//! what = 1 with a resource + 2 with messages
+//! resource = n16(kind) n16(id) shared kind id      messages = n64(entry) n32(how many)
 //! ```
 //!
 //! `n16` is a length in two bytes, little end first: a slot has less than 64 KiB.
@@ -12,7 +14,9 @@ use std::mem;
 use bytes::Bytes;
 
 use super::shape::RECORD_WORDS;
+use crate::core::message::MessageId;
 use crate::core::outcome::ResourceRef;
+use crate::core::record::Record;
 use crate::core::text::Text;
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -54,9 +58,14 @@ impl AnswerBuffer {
     }
 }
 
-/// Writes metadata and resource; none where they do not fit. What is too long for its length is too long for
+/// Writes metadata, resource and messages; none where they do not fit. What is too long for its length is too long for
 /// a slot as well.
-pub(super) fn put(room: &mut Room<'_>, meta: &[(Text, Bytes)], resource: Option<&ResourceRef>) -> Option<()> {
+pub(super) fn put(
+    room: &mut Room<'_>,
+    meta: &[(Text, Bytes)],
+    resource: Option<&ResourceRef>,
+    messages: Made,
+) -> Option<()> {
     room.length(meta.len())?;
     for (name, value) in meta {
         room.length(name.len())?;
@@ -64,13 +73,42 @@ pub(super) fn put(room: &mut Room<'_>, meta: &[(Text, Bytes)], resource: Option<
         room.put(name.as_bytes())?;
         room.put(value)?;
     }
-    let Some(resource) = resource else { return room.put(&[0]) };
-    room.put(&[1])?;
-    room.length(resource.kind.len())?;
-    room.length(resource.id.len())?;
-    room.put(&[u8::from(resource.is_shared())])?;
-    room.put(resource.kind.as_bytes())?;
-    room.put(resource.id.as_bytes())
+    let with_resource = if resource.is_some() { WITH_RESOURCE } else { 0 };
+    let with_messages = if messages.count > 0 { WITH_MESSAGES } else { 0 };
+    room.put(&[with_resource | with_messages])?;
+    if let Some(resource) = resource {
+        room.length(resource.kind.len())?;
+        room.length(resource.id.len())?;
+        room.put(&[u8::from(resource.is_shared())])?;
+        room.put(resource.kind.as_bytes())?;
+        room.put(resource.id.as_bytes())?;
+    }
+    if messages.count > 0 {
+        room.put(&messages.seq.to_le_bytes())?;
+        room.put(&messages.count.to_le_bytes())?;
+    }
+    Some(())
+}
+
+const WITH_RESOURCE: u8 = 1;
+const WITH_MESSAGES: u8 = 2;
+
+/// The messages that a command made: those of this entry, numbered from 0.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Made {
+    pub seq: u64,
+    pub count: u32,
+}
+
+impl Made {
+    pub fn of(record: &Record) -> Self {
+        let count = u32::try_from(record.messages().count()).unwrap_or(u32::MAX);
+        Self { seq: record.position.seq, count }
+    }
+
+    pub fn ids(self) -> impl Iterator<Item = MessageId> {
+        (0..self.count).map(move |ordinal| MessageId { seq: self.seq, ordinal })
+    }
 }
 
 /// Room not filled yet. What does not fit is not begun.
@@ -132,17 +170,23 @@ impl<'b> Iterator for Metadata<'b> {
     }
 }
 
-/// The resource, if the outcome names one.
-pub(super) fn resource(rest: &[u8]) -> Option<ResourceRef> {
+/// The resource, if the outcome names one, and the messages that the command made.
+pub(super) fn resource_and_messages(rest: &[u8]) -> Option<(Option<ResourceRef>, Made)> {
     let mut metadata = metadata(rest);
     while metadata.next().is_some() {}
     let mut left = metadata.left;
-    if left.take(1)? != [1] {
-        return None;
+    let [what] = left.array()?;
+    let mut resource = None;
+    if what & WITH_RESOURCE != 0 {
+        let (kind, id) = (left.length()?, left.length()?);
+        let shared = left.take(1)? == [1];
+        resource = Some(ResourceRef::new(left.text(kind)?, left.text(id)?, shared));
     }
-    let (kind, id) = (left.length()?, left.length()?);
-    let shared = left.take(1)? == [1];
-    Some(ResourceRef::new(left.text(kind)?, left.text(id)?, shared))
+    let mut made = Made::default();
+    if what & WITH_MESSAGES != 0 {
+        made = Made { seq: u64::from_le_bytes(left.array()?), count: u32::from_le_bytes(left.array()?) };
+    }
+    Some((resource, made))
 }
 
 /// Bytes not taken yet.
@@ -161,8 +205,12 @@ impl<'b> Left<'b> {
     }
 
     fn length(&mut self) -> Option<usize> {
-        let (length, left) = self.0.split_first_chunk()?;
+        Some(usize::from(u16::from_le_bytes(self.array()?)))
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, left) = self.0.split_first_chunk()?;
         self.0 = left;
-        Some(usize::from(u16::from_le_bytes(*length)))
+        Some(*taken)
     }
 }

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{self, AnswerBuffer, Left, Room};
 use super::shape::RECORD_WORDS;
 use super::slot::Words;
+use crate::core::effect::{Note, Verb};
 use crate::core::fingerprint::Fingerprint;
 use crate::core::imprint::{HEAD_WORDS, Imprint, name_bytes};
 use crate::core::name::{Key, Operation, Scope, Tenant};
@@ -29,6 +30,7 @@ use crate::core::outcome::{Body, Digest, Finished};
 use crate::core::policy::Windows;
 use crate::core::receipt::Receipt;
 use crate::core::record::{Age, ClassId, Entry, KeptBody, Position, Record, Told, Transition};
+use crate::core::row::RowKey;
 use crate::core::time::Timestamp;
 use crate::db::codec;
 
@@ -95,7 +97,7 @@ impl Card {
             }
         }
         let before_answer = room.0.len();
-        answer::put(&mut room, &entry.meta, entry.resource.as_ref())?;
+        answer::put(&mut room, &entry.meta, entry.resource.as_ref(), answer::Made::of(record))?;
         let before_rest = room.0.len();
         let Position { class, seq } = record.position;
         let fingerprint = Cow::Borrowed(&entry.fingerprint);
@@ -160,7 +162,7 @@ impl Lengths {
     }
 }
 
-/// The record as far as a judgement needs it: without its notes and its actor.
+/// The record as far as a judgement needs it: without its actor, and of its notes only the messages.
 pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut left = Left(bytes.get(NAMES * WORD_BYTES..)?);
@@ -179,13 +181,17 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
     let rest: Rest<'_> = codec::decode(left.take(lengths.record_rest)?).ok()?;
 
     let (receipt, kept) = receipt(words[SAID], words[AT], words[BODY_UNTIL], words[KEY_UNTIL]);
+    let (resource, made) = answer::resource_and_messages(answer_rest)?;
+    // Of its notes only that it made messages, which a replay tells.
+    let note = |id| Note { key: RowKey::message(id), verb: Verb::Write, digest: None };
+    let notes = made.ids().map(note).collect();
     let told = Told {
         scope,
         fingerprint: rest.fingerprint.into_owned(),
         failed: receipt.failed,
         code: receipt.code,
         meta: answer::metadata(answer_rest).map(|(name, value)| (name.into(), copied(value))).collect(),
-        resource: answer::resource(answer_rest),
+        resource,
         body: if kept { KeptBody::Kept(copied(body)) } else { not_kept(body)? },
         actor: Arc::from(""),
         token: 0,
@@ -196,7 +202,7 @@ pub(super) fn record_of(words: &[u64; RECORD_WORDS]) -> Option<Record> {
         at: receipt.at,
         generation: receipt.generation,
         told: Arc::new(told),
-        notes: Vec::new(),
+        notes,
     };
     let position = Position { class: ClassId(rest.class), seq: rest.seq };
     Some(Record { position, windows: rest.windows, entry })
@@ -218,15 +224,17 @@ pub(super) fn finished(
         },
     };
     let metadata = answer::metadata(answer.rest()).map(|(name, value)| (name.into(), copied(value)));
+    let (resource, made) = answer::resource_and_messages(answer.rest())?;
     Some(Finished {
         code: receipt.code,
         failed: receipt.failed,
         body,
-        resource: answer::resource(answer.rest()),
+        resource,
         at: receipt.at,
         body_until: receipt.body_until,
         key_until: receipt.key_until,
         generation: receipt.generation,
+        messages: made.ids().collect(),
         metadata: metadata.collect(),
     })
 }
