@@ -74,6 +74,8 @@
 //! [`Policy`] hold every limit. The repository's `docs/` has the architecture, the invariants, the file
 //! format and how it is tested.
 
+mod case;
+mod claim;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -89,12 +91,14 @@ mod kind;
 mod listing;
 mod message;
 mod names;
+mod operators;
 mod options;
 mod outbox;
 mod replay;
 mod request;
 mod resource;
 mod stats;
+mod step;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -102,6 +106,9 @@ mod workers;
 
 pub use bytes::Bytes;
 
+pub use crate::case::{Conclusion, Resolution, Verdict};
+pub use crate::claim::{Begin, Claim, KeepAlive, Unfinished};
+pub use crate::core::case::{Case, CaseStep};
 pub use crate::core::claim::{Contract, OperationId};
 pub use crate::core::error::{BoxError, Error, ErrorKind, Ran};
 pub use crate::core::fact::Evidence;
@@ -109,7 +116,7 @@ pub use crate::core::fingerprint::Compare;
 pub use crate::core::message::{MessageId, MessageState, OnDead, Settle};
 pub use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 pub use crate::core::outcome::{Body, Digest, Finished, Outcome, ResourceRef};
-pub use crate::core::policy::{AfterExpiry, Policy, WhileRunning};
+pub use crate::core::policy::{AfterExpiry, Policy, Takeover, WhileRunning};
 pub use crate::core::receipt::Receipt;
 pub use crate::core::reply::{Advice, Refused, Reply, Status};
 pub use crate::core::text::Text;
@@ -123,10 +130,12 @@ pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
 pub use crate::listing::BlockedKey;
 pub use crate::message::{Delivered, Delivery, Destination, Message};
+pub use crate::operators::Transition;
 pub use crate::options::Options;
 pub use crate::replay::{OutcomeRef, ReplayBuffer};
 pub use crate::request::Request;
 pub use crate::resource::{Resource, Scan, Scanned};
 pub use crate::stats::Stats;
+pub use crate::step::{Start, Step, Stepped};
 pub use crate::store::Store;
 pub use crate::workers::{Health, Running, Ticked, Workers};

@@ -108,12 +108,12 @@ impl Scanned for BlockedKey {
 /// All messages, in the order of their ids.
 pub(crate) fn messages(store: &Store) -> Scan<(MessageId, MessageState)> {
     let read = |key: &RowKey, row: &Row| Some((key.message_id()?, row.status()?.told()));
-    Scan::over(OwnRows::of(store, RowKey::all_messages(), read))
+    Scan::of(OwnRows::of(store, RowKey::all_messages(), read))
 }
 
 /// All ordering keys that are blocked.
 pub(crate) fn blocked_keys(store: &Store) -> Scan<BlockedKey> {
-    Scan::over(OwnRows::of(store, RowKey::all_queues(), blocked))
+    Scan::of(OwnRows::of(store, RowKey::all_queues(), blocked))
 }
 
 fn blocked(key: &RowKey, row: &Row) -> Option<BlockedKey> {

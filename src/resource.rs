@@ -81,7 +81,7 @@ pub trait Scanned: Sized {
 }
 
 impl<R: Scanned> Scan<R> {
-    pub(crate) fn over(pages: R::Pages) -> Self {
+    pub(crate) fn of(pages: R::Pages) -> Self {
         Self(pages)
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::engine::read::Numbers;
 
-/// What a store has done and holds. `executed` is a total kept in the file; counters without another note
+/// What a store has done and holds. `executed`, `resolved` and `differences` are totals kept in the file; counters without another note
 /// count since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -59,8 +59,20 @@ pub struct Stats {
     pub committed: u64,
     /// Commands that wait for the writer now.
     pub queued: u64,
+    /// Commands that were begun and are not finished now, those in `Unknown` included.
+    pub open: u64,
     /// Commands in `Unknown` now.
     pub unknown_open: u64,
+    /// Commands in `Unknown` whose end was ever found out, in this file.
+    pub resolved: u64,
+    /// Completions that ever came after their claim was over and were refused, in this file.
+    pub differences: u64,
+    /// Claims granted.
+    pub claims: u64,
+    /// Callers told that a command may have taken effect outside.
+    pub unknown: u64,
+    /// Calls of owners whose claim was over or somebody else's.
+    pub fence_losses: u64,
     /// Messages that wait or are under way now, jobs included.
     pub messages_waiting: u64,
     /// Messages now that may have arrived: asked for, or waiting for somebody who settles them.
@@ -133,7 +145,13 @@ impl From<Numbers> for Stats {
             commits: counts.commits,
             committed: counts.committed,
             queued: numbers.queued as u64,
-            unknown_open: 0,
+            open: state.open,
+            unknown_open: state.unknown,
+            resolved: state.resolved,
+            differences: state.differences,
+            claims: counts.claims,
+            unknown: counts.unknown,
+            fence_losses: counts.fence_losses,
             messages_waiting: state.waiting,
             messages_unknown: state.doubtful,
             messages_dead: state.dead,

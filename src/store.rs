@@ -4,7 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::case::{Resolution, Verdict};
+use crate::claim::{Begin, Claim};
+use crate::core::case::Case;
 use crate::core::error::{BoxError, Error};
+use crate::core::fact::Evidence;
 use crate::core::name::{ID_BYTES_MAX, Scope, Tenant, checked};
 use crate::core::outcome::{Outcome, ResourceRef};
 use crate::core::receipt::Receipt;
@@ -14,14 +18,17 @@ use crate::db::file_disk::FileDisk;
 use crate::db::verify::VerifyReport;
 use crate::effects::{Effects, holder_of, unique_key};
 use crate::engine::Engine;
+use crate::engine::claims::Begun;
 use crate::engine::many::Job;
 use crate::engine::staging::Staging;
 use crate::kind::Kind;
+use crate::operators::{Cases, Records, Transition};
 use crate::options::Options;
 use crate::replay::{OutcomeRef, ReplayBuffer};
 use crate::request::Request;
 use crate::resource::{Resource, Scan, decoded};
 use crate::stats::Stats;
+use crate::step::{Start, Step};
 
 /// The open store. Cheap to clone, shared by threads. Calls that write block until durable.
 ///
@@ -173,6 +180,106 @@ impl Store {
         Ok(Job { asked: asked.into_owned(), wait: request.budget() })
     }
 
+    /// Begins work that reaches outside: the claim is durable when this returns [`Begin::Run`]. A scope that
+    /// is not free is answered as by [`Store::execute`]; one whose owner is gone is taken over where
+    /// [`Policy::takeover`](crate::Policy::takeover) and its steps allow it, else it is `Unknown`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::execute`], which see; `Invalid` for a request without a key.
+    pub fn begin(&self, request: &Request, start: Start) -> Result<Begin, Error> {
+        let job = self.job(request)?;
+        let policy = *self.engine().settings().policy(&request.scope().operation);
+        let start = start.starting(policy.lease);
+        Ok(match self.engine().begin(&job.asked, job.wait, &start)? {
+            Begun::Run(open) => Begin::Run(Claim::new(self, &job.asked, &policy, open)),
+            Begun::Reply(reply) => Begin::Reply(reply),
+        })
+    }
+
+    /// Keeps a command from running: a free scope becomes `Failed` with code 499, so that a late first attempt
+    /// gets that as its replay, whatever it asks. A command that runs goes on and learns of it
+    /// ([`Claim::cancel_asked`](crate::Claim::cancel_asked)); one that is finished or unknown stays as it is.
+    ///
+    /// ```
+    /// # use onecho::{testing::SimDisk, *};
+    /// # const PAY: Operation = Operation::new("pay");
+    /// # let store = SimDisk::seeded(1).open(Options::new())?;
+    /// # let key = Key::parse("k-1")?;
+    /// # let request = Request::new(&Tenant::new("shop"), &PAY, &key).json("body", r#"{"cents":5}"#);
+    /// assert!(matches!(store.cancel(request.scope())?, Status::Finished(finished) if finished.failed));
+    /// assert!(store.execute(&request, |_| unreachable!())?.is_replay());
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::execute`]; `Unavailable` where another store decides.
+    pub fn cancel(&self, scope: &Scope) -> Result<Status, Error> {
+        self.engine().cancel(scope)
+    }
+
+    /// Commands in `Unknown`, oldest first.
+    pub fn cases(&self) -> Scan<Case> {
+        Scan::of(Cases::new(self))
+    }
+
+    /// Says what was found out of one step of a command in `Unknown`, on the state that `case` tells. When no
+    /// step is open any more, the command may be taken over, where its policy allows that.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` when the command has changed since `case` was read; `Unavailable` for "not applied" while a
+    /// request may still arrive; `Invalid` for a step that was not declared or has a result, or an actor
+    /// without a name; otherwise as [`Store::execute`].
+    pub fn judge<T: serde::Serialize>(
+        &self,
+        case: &Case,
+        step: &Step<T>,
+        verdict: Verdict<T>,
+        actor: &str,
+    ) -> Result<Status, Error> {
+        let (state, evidence) = verdict.into_finding()?;
+        self.engine().judge(case, step.name(), state, evidence, actor)
+    }
+
+    /// Ends a command in `Unknown`, on the state that `case` tells: with an outcome and effects, or as if it
+    /// had never been begun.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::judge`]; `Invalid` for "not applied" of a command that has committed a point or whose step
+    /// was applied; `Conflict` also when rows kept changing or a name is taken.
+    pub fn resolve(
+        &self,
+        case: &Case,
+        how: Resolution,
+        evidence: Evidence,
+        actor: &str,
+    ) -> Result<Status, Error> {
+        match how {
+            Resolution::NotApplied => self.engine().resolve(case, None, evidence, actor),
+            Resolution::Finished(body) => {
+                self.engine().resolve(case, Some(&|staging| typed(staging, &body)), evidence, actor)
+            }
+        }
+    }
+
+    /// All scopes that have a status: open commands first, then outcomes in the order of the journal.
+    pub fn records(&self) -> Scan<(Scope, Status)> {
+        Scan::of(Records::new(self))
+    }
+
+    /// All that the journal says of a scope, oldest first. Reads the whole journal: for operators.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::status`].
+    pub fn history(&self, scope: &Scope) -> Result<Vec<Transition>, Error> {
+        let records = self.engine().history(scope)?;
+        Ok(records.iter().map(|record| Transition::of(record.position.seq, &record.entry)).collect())
+    }
+
     /// What the memory answers, without a look at the file and without waiting for anybody. `None` means
     /// "not here", never "new". Of a stopped or closed store it is always `None`.
     ///
@@ -319,15 +426,15 @@ impl Store {
 }
 
 /// Calls a typed closure on bare staging.
-fn typed(
+pub(crate) fn typed<R>(
     staging: &mut Staging<'_>,
-    body: &impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
-) -> Result<Outcome, BoxError> {
+    body: &impl Fn(&mut Effects<'_, '_>) -> Result<R, BoxError>,
+) -> Result<R, BoxError> {
     let mut effects = Effects::new(staging);
-    let outcome = body(&mut effects)?;
+    let said = body(&mut effects)?;
     match effects.into_failed() {
         Some(failed) => Err(failed.into()),
-        None => Ok(outcome),
+        None => Ok(said),
     }
 }
 

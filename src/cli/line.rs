@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Body, Bytes, Finished, Reply, Resource, ResourceRef, Status, Timestamp};
+use crate::{Body, Bytes, CaseStep, Contract, Finished, Reply, Resource, ResourceRef, Status, Timestamp};
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -239,6 +239,30 @@ pub(super) struct StatusLine {
     since_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<StepLine>,
+}
+
+/// A declared call of a command in Unknown.
+#[derive(Debug, Serialize)]
+struct StepLine {
+    name: String,
+    contract: &'static str,
+    operation_id: String,
+    open: bool,
+}
+
+impl From<CaseStep> for StepLine {
+    fn from(step: CaseStep) -> Self {
+        let contract = match step.contract {
+            Contract::Idempotent => "idempotent",
+            Contract::Queryable => "queryable",
+            _ => "neither",
+        };
+        Self { name: step.name, contract, operation_id: step.operation.to_string(), open: step.open }
+    }
 }
 
 impl From<Status> for StatusLine {
@@ -248,6 +272,13 @@ impl From<Status> for StatusLine {
             Status::Processing { since, owner, .. } => {
                 Self { state: "processing", since_ms: Some(since.0), owner: Some(owner), ..Self::default() }
             }
+            Status::Unknown(case) => Self {
+                state: "unknown",
+                since_ms: Some(case.since.0),
+                attempts: Some(case.attempts),
+                steps: case.steps.into_iter().map(StepLine::from).collect(),
+                ..Self::default()
+            },
             Status::Finished(finished) => Self::finished(finished),
             Status::Tombstone { failed, code, resource, at } => Self {
                 state: "expired",

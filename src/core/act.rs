@@ -16,14 +16,16 @@ pub(crate) enum Act {
     Execute,
     /// Work is to begin that reaches outside.
     Begin(Start),
+    /// A worker goes on with a command whose last claim, of this token, is over.
+    TakeOver { token: u64, start: Start },
     /// The owner of a claim moves it on, or ends it.
     Claimed { token: u64, moves: Moves, deed: Deed },
     /// Its owner is gone, and nobody may go on.
     Lapse,
     /// It is not to run, or to stop.
     Cancel,
-    /// Somebody found out what became of it. `version` is the entry that he knew of.
-    Found { version: u64, finding: Finding, evidence: Evidence },
+    /// Somebody found out what became of it; `version` is the entry that was known, `token` its claim.
+    Found { version: u64, token: u64, finding: Finding, evidence: Evidence },
     /// Messages are made without a command; the nonce tells them from those of any other call.
     Enqueue { nonce: [u8; 16] },
     /// What workers and people do to messages, each by itself.
@@ -87,7 +89,12 @@ impl Act {
     /// What the entry says of it beside the outcome.
     pub fn facts(&self) -> Vec<Fact> {
         match self {
-            Self::Execute | Self::Lapse | Self::Cancel | Self::Enqueue { .. } | Self::Job(_) => Vec::new(),
+            Self::Execute
+            | Self::TakeOver { .. }
+            | Self::Lapse
+            | Self::Cancel
+            | Self::Enqueue { .. }
+            | Self::Job(_) => Vec::new(),
             Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
@@ -116,7 +123,10 @@ impl Act {
 
     /// The token of the claim that it speaks of; 0 without one.
     pub fn token(&self) -> u64 {
-        if let Self::Claimed { token, .. } = self { *token } else { 0 }
+        match self {
+            Self::Claimed { token, .. } | Self::Found { token, .. } => *token,
+            _ => 0,
+        }
     }
 
     /// How many bytes it adds to what is kept of the command.
@@ -124,7 +134,12 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
-            Self::Execute | Self::Lapse | Self::Cancel | Self::Enqueue { .. } | Self::Job(_) => 0,
+            Self::Execute
+            | Self::TakeOver { .. }
+            | Self::Lapse
+            | Self::Cancel
+            | Self::Enqueue { .. }
+            | Self::Job(_) => 0,
             Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {

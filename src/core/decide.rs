@@ -10,11 +10,11 @@
 //! | absent | `Begin` | room for one more | Processing | granted |
 //! | absent | `Cancel` | | Failed | done |
 //! | Processing | `Claimed` | token; see `claims` | Processing, Succeeded, Failed, Unknown or absent | |
-//! | Processing, lapsed | `Begin` | takeover allowed, nothing open but what may be repeated | Processing, next token | granted |
+//! | Processing, lapsed | `Begin`, `TakeOver` | takeover allowed, nothing open but what may be repeated | Processing, next token | granted |
 //! | Processing, lapsed | `Execute` | the same, and nothing declared or committed | as absent | as absent |
 //! | Processing, lapsed | `Lapse` | otherwise | Unknown | unknown |
 //! | Unknown | `Found` | the position that was known; see `findings` | Unknown, Succeeded, Failed or absent | |
-//! | Unknown, settled | `Begin` | as Processing, lapsed | Processing, next token | granted |
+//! | Unknown, settled | `Begin`, `TakeOver` | as Processing, lapsed | Processing, next token | granted |
 //! | Processing, Unknown | `Execute`, `Begin` | otherwise | same | in progress, unknown, mismatch |
 //! | Succeeded, Failed | any | same fingerprint, key window open | same | replay |
 //! | Succeeded, Failed | any | other fingerprint, key window open | same | mismatch |
@@ -252,10 +252,20 @@ impl Decider<'_> {
                 Judged::TakeOver => self.take_over(start, told),
                 other => other.answered(),
             },
+            Act::TakeOver { token, start } => match &self.view.open {
+                Some(view)
+                    if view.open.token == *token
+                        && !view.is_live()
+                        && view.open.may_be_taken_over(self.policy) =>
+                {
+                    self.take_over(start, told)
+                }
+                _ => answer(Answer::Stale),
+            },
             Act::Claimed { token, moves, deed } => self.claimed(*token, moves, deed, told, staged),
             Act::Lapse => self.lapse(told),
             Act::Cancel => self.cancel(told),
-            Act::Found { version, finding, evidence } => {
+            Act::Found { version, finding, evidence, .. } => {
                 self.found(*version, finding, evidence, told, staged)
             }
             Act::Enqueue { nonce } => self.enqueue(nonce, told, staged),
@@ -440,3 +450,6 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
 fn answer(answer: Answer) -> Decision {
     Decision { answer, changes: Changes::default(), notices: Notices::default() }
 }
+
+#[cfg(test)]
+mod walk_tests;

@@ -3,7 +3,7 @@
 use super::decide::Changes;
 use super::effect::{Applied, Change};
 use super::outcome::{Body, Digest, Finished};
-use super::record::{Age, KeptBody, Record};
+use super::record::{Age, KeptBody, Record, Transition};
 use super::reply::Reply;
 use super::row::{Content, Row};
 use super::time::Timestamp;
@@ -16,14 +16,19 @@ pub(crate) fn one_outcome_per_generation(
     now: Timestamp,
     settled: Option<Timestamp>,
 ) -> bool {
-    match (before, &changes.entry) {
-        (_, None) => true,
-        (None, Some(entry)) => entry.generation == 1,
-        (Some(before), Some(entry)) => {
-            entry.generation == before.entry.generation.saturating_add(1)
+    let Some(entry) = &changes.entry else { return true };
+    let Some(before) = before else { return entry.generation == 1 };
+    let is_next = entry.generation == before.entry.generation.saturating_add(1);
+    match entry.transition {
+        // It tells of what is over.
+        Transition::Differed => true,
+        // The scope was found free.
+        Transition::Executed | Transition::Begun | Transition::Cancelled => {
+            is_next
                 && matches!(before.age(now), Age::Tombstone | Age::Forgotten)
                 && before.may_run_after(before.windows.key, settled, now)
         }
+        _ => is_next,
     }
 }
 

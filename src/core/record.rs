@@ -294,6 +294,11 @@ impl Record {
         }
     }
 
+    /// Whether a retry is recognised by its fingerprint alone, as the memory does it.
+    pub fn may_be_remembered(&self) -> bool {
+        self.is_outcome() && self.entry.transition != Transition::Cancelled
+    }
+
     pub fn body_until(&self) -> Timestamp {
         Windows::end(self.entry.at, self.windows.body)
     }

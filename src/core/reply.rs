@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::case::Case;
 use super::claim::OperationId;
 use super::name::Scope;
 use super::outcome::{Digest, Finished, ResourceRef};
@@ -222,16 +223,18 @@ impl fmt::Debug for Reply {
 pub enum Status {
     /// Nothing: a command under it would run.
     Absent,
-    /// A call runs it now.
+    /// Somebody is at it, or was and it waits to be taken over.
     #[non_exhaustive]
     Processing {
-        /// When that call began.
+        /// When it began.
         since: Timestamp,
-        /// For how long it keeps others waiting.
+        /// For how long it keeps others waiting; zero when it waits to be taken over.
         lease_left: Duration,
         /// The label of the store that runs it.
         owner: String,
     },
+    /// It may have taken effect outside; this is what is known of it.
+    Unknown(Case),
     /// It is finished, and this is what a retry gets.
     Finished(Finished),
     /// It was finished; its key's window is over.

@@ -289,11 +289,17 @@ fn split(key: &str) -> Option<(&str, &str, &str)> {
     let (tenant, rest) = match tag {
         RESOURCE_OF_TENANT | UNIQUE_OF_TENANT | QUEUE | KNOWN | STREAM => rest.split_once(END)?,
         RESOURCE_SHARED | UNIQUE_SHARED | DUE => ("", rest),
-        OPEN | MESSAGE | LETTER | FLYING => return Some(("", "", rest)),
+        OPEN if is_scope(rest) => return Some(("", "", rest)),
+        MESSAGE | LETTER | FLYING => return Some(("", "", rest)),
         _ => return None,
     };
     let (name, last) = rest.split_once(END)?;
     Some((tenant, name, last))
+}
+
+/// Whether a text is the digest of a scope, as it stands in a key.
+fn is_scope(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// As the bytes that stand in the file.

@@ -31,6 +31,7 @@ fn entry(class: u16, seq: u64, len: usize, rows: &[usize]) -> NewEntry {
     NewEntry {
         position: Position { class: ClassId(class), seq },
         scope: (!seq.is_multiple_of(5)).then_some(ScopeDigest([class.to_be_bytes()[1]; 16])),
+        is_outcome: !seq.is_multiple_of(5) && !seq.is_multiple_of(3),
         framed: start..start + len,
         rows: rows.collect(),
     }
@@ -110,7 +111,8 @@ proptest! {
             for found in block.entries().map(Result::unwrap) {
                 let again = block.entry(found.position.seq).unwrap().unwrap();
                 prop_assert_eq!((again.position, again.framed), (found.position, found.framed));
-                let scope = found.scope.map(|scope| scope.0);
+                prop_assert_eq!((again.scope, again.is_outcome), (found.scope, found.is_outcome));
+                let scope = (found.scope.map(|scope| scope.0), found.is_outcome);
                 read.insert(found.position.seq, (found.position, scope, found.framed));
             }
             prop_assert!(block.entry(block.last_seq() + 1).unwrap().is_none());
@@ -120,7 +122,7 @@ proptest! {
         for entry in &given {
             let (position, scope, framed) = read[&entry.position.seq];
             prop_assert_eq!((position, framed), (entry.position, &frames[entry.framed.clone()]));
-            prop_assert_eq!(scope, entry.scope.as_ref().map(|scope| scope.0));
+            prop_assert_eq!(scope, (entry.scope.map(|scope| scope.0), entry.is_outcome));
             prop_assert!(entry.rows.iter().all(|row| rows.contains(row)));
         }
         prop_assert_eq!(read.len(), given.len());

@@ -98,7 +98,15 @@ impl Db {
         if !self.may_have_open.load(Ordering::Acquire) {
             return Ok(None);
         }
-        self.row(&RowKey::open(scope))
+        let key = RowKey::open(scope);
+        let row = self.row(&key)?;
+        let is_of_scope = |row: &Row| {
+            row.open().is_some_and(|open| ScopeDigest::of(&open.scope, self.identity.scope_mode) == scope)
+        };
+        if row.as_ref().is_none_or(is_of_scope) {
+            return Ok(row);
+        }
+        Err(Fault::damaged(&format!("row {}", key.reference()), "it holds no open command of its scope"))
     }
 
     /// The entry at a position.
@@ -219,6 +227,9 @@ impl Db {
             .ok_or_else(|| Fault::damaged(&place(position), "the index names it, the journal lacks it"))?;
         if ScopeDigest::of(&record.entry.scope, self.identity.scope_mode) != scope {
             return Err(Fault::damaged(&place(position), "the index leads another scope to it"));
+        }
+        if !record.is_outcome() {
+            return Err(Fault::damaged(&place(position), "the index leads to it, and it is no outcome"));
         }
         Ok(record)
     }

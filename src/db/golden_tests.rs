@@ -18,9 +18,11 @@ use super::stored::{
     Swept, Tail,
 };
 use super::tables::position_key;
+use crate::core::claim::{Contract, Moment, Open, Phase, Point, StepRecord, StepState};
 use crate::core::effect::{Note, Verb};
+use crate::core::fact::{Evidence, Fact};
 use crate::core::fingerprint::{Compare, Fingerprint, Match, Parts};
-use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant, hex};
+use crate::core::name::{Key, Operation, Scope, ScopeDigest, ScopeMode, Tenant, hex};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Entry, KeptBody, Position, Told, Transition};
@@ -86,7 +88,12 @@ fn state() -> State {
         swept: Swept { scope: Some([0xBA; 16]), row: Some(Bytes::from_static(b"sstock\0pen")) },
         records: 65_535,
         rows: 3,
+        own_rows: 1_000,
+        open: 999,
+        unknown: 998,
         executed: 1 << 32,
+        resolved: 245,
+        differences: 246,
         blocks: 252,
         indexed: 253,
         settled: 254,
@@ -105,8 +112,9 @@ fn state_among_scopes() -> State {
 fn directory() -> Directory {
     Directory {
         entries: vec![
-            Listed { above: 0, len: 244, scope: Some([0xEF; 16]) },
-            Listed { above: 2, len: 70_000, scope: None },
+            Listed { above: 0, len: 244, scope: Some([0xEF; 16]), is_outcome: true },
+            Listed { above: 2, len: 70_000, scope: None, is_outcome: false },
+            Listed { above: 3, len: 245, scope: Some([0xEF; 16]), is_outcome: false },
         ],
     }
 }
@@ -125,6 +133,7 @@ fn tail() -> Tail {
             late_row(key, Image::Here(Framed(framed.into()))),
             late_row(b"sstock\0pen", Image::Removed),
             late_row(b"sstock\0ink", Image::Settled),
+            late_row(b"o7af0beda63b3b2f94c7d8e0c2ad4f6a1", Image::Removed),
         ],
         state: Some(state_among_scopes()),
     }
@@ -172,7 +181,20 @@ fn full_told() -> Told {
         resource: Some(ResourceRef::new("order", "17", false)),
         body: KeptBody::Kept(Bytes::from_static(b"made")),
         actor: "edge-7".into(),
+        token: 299,
+        facts: facts().into(),
     }
+}
+
+/// One of each kind.
+fn facts() -> Vec<Fact> {
+    vec![
+        Fact::Declared { step: "charge".into() },
+        Fact::Answered { step: "reserve".into(), digest: Digest::of(b"r-9"), len: 3 },
+        Fact::NotApplied { step: "mail".into() },
+        Fact::Reached { point: "reserved".into(), digest: Digest([0xAC; 32]) },
+        Fact::Because(Evidence::new("dashboard", "captured \u{fc}")),
+    ]
 }
 
 fn bare_entry() -> Entry {
@@ -189,6 +211,8 @@ fn bare_entry() -> Entry {
             resource: None,
             body: KeptBody::NotKept { digest: Digest([0xCD; 32]), len: 70_000 },
             actor: "onecho".into(),
+            token: 0,
+            facts: Arc::default(),
             ..full_told()
         }),
         notes: Vec::new(),
@@ -204,7 +228,61 @@ fn value_of(codec: Codec, bytes: &'static [u8]) -> Row {
     row(Content::Value { codec, bytes: Bytes::from_static(bytes) })
 }
 
-fn rows() -> [(&'static str, Row); 6] {
+fn moment(monotonic: u64) -> Moment {
+    Moment { epoch: 7, monotonic }
+}
+
+fn step(name: &str, contract: Contract, state: StepState) -> StepRecord {
+    StepRecord { name: name.into(), contract, settles_within: 600_000, started: moment(251), state }
+}
+
+/// Nothing that may be left out.
+fn begun() -> Open {
+    Open {
+        scope: scope(),
+        fingerprint: Fingerprint::of(&parts(), Compare::Canonical).unwrap(),
+        generation: 1,
+        phase: Phase::Processing,
+        since: Timestamp(1_796_040_000_000),
+        attempt: 1,
+        token: 300,
+        granted: moment(250),
+        lease: 30_000,
+        owner: "edge-7".into(),
+        input: None,
+        steps: Vec::new(),
+        points: Vec::new(),
+        cancel_asked: false,
+        evidence: Vec::new(),
+    }
+}
+
+/// Everything that an open command can hold, its steps in each state.
+fn unknown(is_settled: bool) -> Open {
+    let charge = if is_settled { StepState::NotApplied } else { StepState::Open };
+    Open {
+        generation: 2,
+        phase: Phase::Unknown { since: Timestamp(1_796_040_060_000), is_settled },
+        attempt: 3,
+        token: 299,
+        input: Some(Bytes::from_static(b"{\"cents\":1200}")),
+        steps: vec![
+            step("charge", Contract::Queryable, charge),
+            step("reserve", Contract::Idempotent, StepState::Answered(Bytes::from_static(b"r-9"))),
+            step("mail", Contract::Neither, StepState::NotApplied),
+        ],
+        points: vec![Point { name: "reserved".into(), value: Bytes::from_static(b"r-9") }],
+        cancel_asked: true,
+        evidence: vec![Evidence::new("dashboard", "captured"), Evidence::new("", "")],
+        ..begun()
+    }
+}
+
+fn open_row(open: Open) -> Row {
+    row(Content::Open(Arc::new(open)))
+}
+
+fn rows() -> [(&'static str, Row); 9] {
     let holder = ResourceRef::new("order", "17", true);
     [
         ("row, raw", value_of(Codec::Raw, b"\x00\xFF")),
@@ -213,15 +291,20 @@ fn rows() -> [(&'static str, Row); 6] {
         ("row, counter", value_of(Codec::Counter, &[0xFF; 8])),
         ("row, removed", Row { event_time: Some(Timestamp(1_000)), ..row(Content::Removed) }),
         ("row, held", row(Content::Held(holder))),
+        ("row, open, processing", open_row(begun())),
+        ("row, open, unknown", open_row(unknown(false))),
+        ("row, open, settled", open_row(unknown(true))),
     ]
 }
 
 fn row_key(name: &str) -> RowKey {
     let shop = Tenant::new("shop");
-    if name == "row, held" {
-        RowKey::unique(None, "cart", "c-9")
-    } else {
-        RowKey::resource(Some(&shop), "order", "17")
+    match name {
+        "row, held" => RowKey::unique(None, "cart", "c-9"),
+        "row, open, processing" | "row, open, unknown" | "row, open, settled" => {
+            RowKey::open(ScopeDigest::of(&scope(), ScopeMode::PerOperation))
+        }
+        _ => RowKey::resource(Some(&shop), "order", "17"),
     }
 }
 
@@ -286,7 +369,7 @@ fn these_bytes_are_read_as_what_was_written() {
     }
     for (name, row) in rows() {
         let stored = codec::decode::<StoredRow>(&open(&frame(name))).unwrap();
-        assert!(Row::from(stored) == row, "{name}");
+        assert!(Row::try_from(stored).unwrap() == row, "{name}");
     }
 }
 
@@ -345,9 +428,9 @@ const KINDS: [Kind; 7] =
 fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {
     for claim in [codec::BODY_BYTES_MAX as u64 + 1, 1 << 32, 1 << 40, 1 << 62, u64::MAX] {
         let claim = [&[253][..], &claim.to_le_bytes()].concat();
-        let heads = [&[0; 13][..], &claim].concat();
+        let heads = [&[0; 19][..], &claim].concat();
         assert!(codec::decode::<State>(&heads).is_err());
-        let swept = [&[0, 0, 0, 0, 0, 0, 2][..], &claim].concat();
+        let swept = [&[0, 0, 0, 0, 0, 0, 0, 1][..], &claim].concat();
         assert!(codec::decode::<State>(&swept).is_err());
         assert!(codec::decode::<Directory>(&claim).is_err());
         assert!(codec::decode::<Tail>(&claim).is_err());
@@ -357,6 +440,16 @@ fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {
         assert!(codec::decode::<StoredRow>(&bytes).is_err());
         let text = [&[1, 1, 1][..], &claim].concat();
         assert!(codec::decode::<StoredEntry>(&text).is_err());
+        // The facts stand before a list of no notes.
+        let bare = samples().into_iter().find(|sample| sample.name == "entry, bare").unwrap();
+        let facts = [&bare.body()[..bare.body().len() - 2], &claim].concat();
+        assert!(codec::decode::<StoredEntry>(&facts).is_err());
+        // Steps, points, and behind a truth value evidence: all three lists are empty.
+        let open = samples().into_iter().find(|sample| sample.name == "row, open, processing").unwrap();
+        for behind in [4, 3, 1] {
+            let list = [&open.body()[..open.body().len() - behind], &claim].concat();
+            assert!(codec::decode::<StoredRow>(&list).is_err());
+        }
     }
     let mut frame = samples().remove(0).frame;
     frame[2..6].copy_from_slice(&u32::MAX.to_be_bytes());
@@ -378,10 +471,12 @@ fn what_a_later_release_writes_is_not_guessed_at() {
         body[at] = byte;
         Entry::try_from(codec::decode::<StoredEntry>(&body).unwrap())
     };
-    assert!(read(0, 1).is_ok());
+    for known in 1..=15 {
+        assert!(read(0, known).is_ok_and(|entry| entry.transition as u8 == known));
+    }
     assert!(
-        read(0, 3)
-            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 3")))
+        read(0, 16)
+            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 16")))
     );
     // Behind transition, time (9 bytes), generation, and three texts.
     let scheme = 1 + 9 + 1 + 5 + 13 + 4;

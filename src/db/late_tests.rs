@@ -91,6 +91,8 @@ fn entry(asked: &Asked) -> Entry {
             resource: None,
             body: KeptBody::Kept(Bytes::from(vec![0; usize::from(asked.0) * 40])),
             actor: "onecho".into(),
+            token: 0,
+            facts: Arc::default(),
         }),
         notes: Vec::new(),
     }

@@ -103,6 +103,8 @@ pub(crate) struct Walk {
     /// Rows of the store's own, and of them the commands in Unknown.
     own_rows: u64,
     unknown: u64,
+    /// What the entries add up to.
+    counted: State,
     /// What is counted of messages.
     posts: State,
     report: VerifyReport,
@@ -169,7 +171,7 @@ pub(crate) fn verify(
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, own_rows, unknown, posts, mut report, .. } = walk;
+    let Walk { start, blocks, own_rows, unknown, counted, posts, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
@@ -182,6 +184,9 @@ pub(crate) fn verify(
         ("rows of the store's own", own_rows, start.own_rows),
         ("open commands", report.open, start.open),
         ("open commands in Unknown", unknown, start.unknown),
+        ("commands that were executed", counted.executed, start.executed),
+        ("commands whose end was found out", counted.resolved, start.resolved),
+        ("completions that came too late", counted.differences, start.differences),
         ("messages that wait", posts.waiting, start.waiting),
         ("messages in doubt", posts.doubtful, start.doubtful),
         ("dead letters", posts.dead, start.dead),
@@ -212,6 +217,7 @@ impl Walk {
             blocks: 0,
             own_rows: 0,
             unknown: 0,
+            counted: State::default(),
             posts: State::default(),
             report: VerifyReport::default(),
         })
@@ -318,9 +324,13 @@ impl Walk {
         };
         let scope = ScopeDigest::of(&entry.scope, identity.scope_mode);
         let listed = entry.transition.has_scope().then_some(scope);
-        if found.scope != listed || found.is_outcome != entry.transition.is_outcome() {
+        if found.scope != listed {
             self.report.fault(&place(position), "its block lists it under another scope");
         }
+        if found.is_outcome != entry.transition.is_outcome() {
+            self.report.fault(&place(position), "its block does not say rightly whether it is an outcome");
+        }
+        self.counted.count(&entry);
         follower.follow(position, scope, &entry, &mut self.report);
         check_indexed(seen, position, scope, &entry, self.start.merged_to, &mut self.report)
     }
@@ -485,6 +495,11 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
     };
     if !is_its_kind {
         return Ok(Some("it holds what belongs into a row of another kind".to_owned()));
+    }
+    if let Content::Open(open) = &row.content
+        && *key != RowKey::open(ScopeDigest::of(&open.scope, seen.snapshot.db.identity.scope_mode))
+    {
+        return Ok(Some("it holds the open command of another scope".to_owned()));
     }
     for class in seen.snapshot.db.class_ids() {
         let position = Position { class, seq: row.version };

@@ -24,6 +24,7 @@ use crate::core::policy::Policy;
 use crate::core::record::Record;
 use crate::core::reply::{RETRY_SOON, Reply};
 use crate::core::text::Text;
+use crate::core::time::millis;
 
 /// What came of a begin.
 pub(crate) enum Begun {
@@ -117,10 +118,15 @@ impl Engine {
     }
 
     /// Tells the file that the owner of what is open is gone, if it is.
-    pub(super) fn lapse(&self, asked: &Arc<Asked>, policy: &Policy) -> Result<(), Error> {
+    pub(super) fn lapse(&self, asked: &Arc<Asked>, policy: &Policy) -> Result<Option<OpenRow>, Error> {
         let act = Act::Lapse;
         let draft = Draft::note(asked, policy, act, Staged::default(), &self.settings.owner)?;
-        self.submit_one(draft, Deadline::after(policy.wait)).map(drop)
+        match self.submit_one(draft, Deadline::after(policy.wait))? {
+            Some(Verdict::Open(row)) => Ok(Some(row)),
+            Some(Verdict::Fault(error)) => Err(error),
+            Some(_) => Ok(None),
+            None => Err(queue_full()),
+        }
     }
 
     /// Moves a claim on: steps, their results, and with a point effects that a closure stages.
@@ -210,7 +216,8 @@ impl Engine {
     }
 
     fn lease_end(&self, span: Duration) -> Duration {
-        self.clock.monotonic().saturating_add(span)
+        // Whole milliseconds, like the leases that others look at.
+        Duration::from_millis(millis(self.clock.monotonic()).saturating_add(millis(span)))
     }
 
     /// How long an owner waits for room in the queue.
@@ -263,7 +270,7 @@ impl Engine {
 }
 
 fn conflict(what: &str, resource: ResourceRef) -> Error {
-    let text = format!("{what} ({resource}): nothing was written, the claim stays");
+    let text = format!("{what} ({resource}): nothing was written");
     Error::new(ErrorKind::Conflict, text).with_resource(resource)
 }
 

@@ -1,6 +1,7 @@
 //! Runs commands: clock, queue, writer, reader, places, opening. Owns threads' meeting points and the life of
 //! the file; rules are the core's, bytes are `db`'s. User code never runs inside a write transaction.
 
+pub(crate) mod cases;
 pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod counters;

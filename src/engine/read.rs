@@ -104,7 +104,7 @@ impl Engine {
         // What is open first: what ends between the two looks is then seen as ended.
         let look = |db: &Db| Ok((db.open_row(asked.digest)?, db.record(asked.digest)?));
         let (open, record) = self.read(look)?;
-        if let Some(record) = &record {
+        if let Some(record) = record.as_ref().filter(|record| record.may_be_remembered()) {
             self.index.fill(asked.digest, record, stamp);
         }
         if record.is_none() && open.is_none() {
@@ -197,7 +197,10 @@ impl Engine {
     pub fn status(&self, scope: &Scope) -> Result<Status, Error> {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);
         let running = self.places.status(digest, &self.clock);
-        let record = self.read(|db| db.record(digest))?;
+        let (open, record) = self.read(|db| Ok((db.open_row(digest)?, db.record(digest)?)))?;
+        if let Some(status) = open.and_then(|row| self.status_of(digest, &row)) {
+            return Ok(status);
+        }
         let now = self.clock.now();
         let known = record.map(|record| record.status(now, self.clock.settled()));
         Ok(match (known, running) {
@@ -249,7 +252,7 @@ impl Engine {
         }
     }
 
-    fn read<R>(&self, look: impl FnOnce(&Db) -> Result<R, Fault>) -> Result<R, Error> {
+    pub(super) fn read<R>(&self, look: impl FnOnce(&Db) -> Result<R, Fault>) -> Result<R, Error> {
         let db = self.file()?;
         let (opening, seen) = (db.opening(), look(&db));
         drop(db);

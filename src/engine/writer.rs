@@ -252,7 +252,6 @@ struct Moment<'e> {
     /// When a clock that had jumped settled by itself.
     settled: Option<Timestamp>,
     uptime: Uptime,
-    monotonic: Duration,
     desk: &'e Desk<'e>,
 }
 
@@ -269,7 +268,7 @@ pub(crate) fn write(
     let mut next = tail.clone();
     let (now, monotonic) = desk.clock.both();
     let uptime = Uptime { now: claim::Moment::at(tail.epoch, monotonic), opened: millis(desk.opened) };
-    let moment = Moment { now, monotonic, settled: desk.clock.settled(), uptime, desk };
+    let moment = Moment { now, settled: desk.clock.settled(), uptime, desk };
     let mut page = Page::for_commands(drafts.len());
     let written = decided_and_committed(db, &mut page, &mut next, drafts, moment);
     if let Err(failed) = written {
@@ -389,17 +388,30 @@ fn one<'d>(
         && record.position.seq == open.token
     {
         // Before the next command of this batch can look at it, and before anybody can see it in the file.
-        let until = moment.monotonic.saturating_add(Duration::from_millis(open.lease));
+        let until = Duration::from_millis(moment.uptime.now.monotonic.saturating_add(open.lease));
         moment.desk.leases.grant(draft.asked.digest, open.token, until);
     }
-    Ok(match answer {
+    if let Answer::Duplicate { held, made } = answer {
+        let made_by = maker(db, page, &draft.asked.scope.tenant, made)?;
+        return Ok(Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None });
+    }
+    Ok(verdict(answer, record, known, open_row.map_or(0, |row| row.version)))
+}
+
+/// What became of a draft: of its scope `record` is new, `known` was there before.
+fn verdict(
+    answer: Answer,
+    record: Option<Arc<Record>>,
+    known: Option<Arc<Record>>,
+    open_version: u64,
+) -> Verdict {
+    match answer {
         Answer::Done | Answer::DoneBefore => match record.or(known) {
             Some(record) => Verdict::Done(record),
             None => Verdict::Stale,
         },
         Answer::Open(open) => {
-            let before = open_row.map_or(0, |row| row.version);
-            let version = record.map_or(before, |record| record.position.seq);
+            let version = record.map_or(open_version, |record| record.position.seq);
             Verdict::Open(OpenRow { open, version })
         }
         Answer::Reached(value) => Verdict::Reached(value),
@@ -409,15 +421,13 @@ fn one<'d>(
         Answer::Stale => Verdict::Stale,
         Answer::Reply(reply) => Verdict::Reply { reply, record: known },
         Answer::Again { resource, version } => Verdict::Again { resource, version },
-        Answer::Duplicate { held, made } => {
-            let made_by = maker(db, page, &draft.asked.scope.tenant, made)?;
-            Verdict::Reply { reply: Reply::Duplicate { held, made_by }, record: None }
-        }
         Answer::Enqueued(ids) => Verdict::Enqueued(ids),
         Answer::Posted(moved) => Verdict::Posted(moved),
         Answer::Fault(fault) => Verdict::Fault(fault),
-        Answer::Run => unreachable!("nobody asks here whether it may run"),
-    })
+        Answer::Duplicate { .. } | Answer::Run => {
+            unreachable!("told apart before, and nobody asks here whether it may run")
+        }
+    }
 }
 
 /// Brings the rows of the command's footprint onto the page.

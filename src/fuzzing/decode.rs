@@ -4,6 +4,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Input;
+use crate::core::audit::Brought;
+use crate::core::claim::{Moment, Open, Uptime};
+use crate::core::name::{ScopeDigest, ScopeMode};
+use crate::core::policy::Policy;
 use crate::core::record::Entry;
 use crate::core::row::{Row, RowKey};
 use crate::db::block;
@@ -44,11 +48,32 @@ fn bodies(body: &[u8]) {
         && let Ok(entry) = Entry::try_from(stored)
     {
         assert_eq!(codec::encode(&StoredEntry::from(&entry)).unwrap(), canonical, "an entry lost something");
+        let _ = Brought::of(&entry.told);
+        entry.facts.iter().for_each(|fact| drop(fact.to_string()));
     }
-    if let Some(stored) = means_one_value::<StoredRow>(body) {
-        let canonical = codec::encode(&stored).unwrap();
-        if let Ok(row) = Row::try_from(stored) {
-            assert_eq!(codec::encode(&StoredRow::from(&row)).unwrap(), canonical, "a row lost something");
+    if let Some(stored) = means_one_value::<StoredRow>(body)
+        && let canonical = codec::encode(&stored).unwrap()
+        && let Ok(row) = Row::try_from(stored)
+    {
+        assert_eq!(codec::encode(&StoredRow::from(&row)).unwrap(), canonical, "a row lost something");
+        let _ = (row.digest(), row.value_bytes());
+        if let Some(open) = row.open() {
+            begun(open);
+        }
+    }
+}
+
+/// A command that is open, whatever it says, can be looked at and judged.
+fn begun(open: &Open) {
+    let key = RowKey::open(ScopeDigest::of(&open.scope, ScopeMode::PerOperation));
+    assert!(key.is_open() && RowKey::parse(key.as_bytes()).is_some_and(|parsed| parsed == key));
+    let _ = (open.check(), open.may_be_taken_over(&Policy::new()), open.is_untouched());
+    for step in &open.steps {
+        assert!(open.step(&step.name).is_some());
+        assert_eq!(open.operation_id(&step.name).as_str().len(), 32);
+        for epoch in [step.started.epoch, step.started.epoch.wrapping_add(1)] {
+            let uptime = Uptime { now: Moment { epoch, monotonic: 1 }, opened: 0 };
+            assert!(open.settles_in(step, &uptime) <= step.settles_within);
         }
     }
 }
@@ -111,12 +136,8 @@ fn listed(bytes: &[u8], bit: u64) {
     for _ in 0..input.below(6) {
         let above = if input.byte() < 0xF0 { entries.len() as u64 } else { input.number() };
         let len = u32::from(input.byte()) | if input.byte() < 0xF0 { 0 } else { u32::MAX << 8 };
-        entries.push(Listed {
-            above,
-            len,
-            scope: (len % 2 == 0).then_some([9; 16]),
-            is_outcome: len % 3 == 0,
-        });
+        let scope = (len % 2 == 0).then_some([9; 16]);
+        entries.push(Listed { above, len, scope, is_outcome: len % 3 == 0 });
     }
     let rest = input.rest();
     let directory = codec::encode(&Directory { entries }).unwrap();
@@ -140,5 +161,9 @@ fn row_key(bytes: &[u8]) {
     assert_eq!(key.as_bytes(), bytes);
     let named = key.reference();
     assert_eq!(key.sibling(&named.id), key, "a key is not what its names make");
+    if key.is_own() {
+        assert_eq!(bytes, [b"o", named.id.as_bytes()].concat());
+        return;
+    }
     assert!(bytes.ends_with(&[named.kind.as_bytes(), &[0], named.id.as_bytes()].concat()));
 }

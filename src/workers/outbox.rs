@@ -1,5 +1,5 @@
-//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of it.
-//! Owns that order; what an end means is the core's.
+//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of
+//! it. Owns that order; what an end means is the core's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

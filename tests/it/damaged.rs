@@ -3,6 +3,7 @@
 //!
 //! `ONECHO_SEED` replays the random ones; `ONECHO_CASES` changes how many there are.
 
+mod claims;
 mod edit;
 mod edited;
 mod flipped;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use onecho::{Body, Key, Outcome, Reply, Request, Store, Timestamp};
+use onecho::{Begin, Body, Key, Outcome, Reply, Request, Start, Status, Stepped, Store, Timestamp};
 
 #[path = "../fixtures/content.rs"]
 pub mod content;
@@ -31,7 +31,7 @@ fn open(path: &Path) -> Store {
 fn says_what_the_fixture_says(store: &Store) {
     let report = store.verify().unwrap();
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!((report.entries, report.records, report.rows), (9, 7, 8));
+    assert_eq!((report.entries, report.records, report.rows, report.open), (39, 10, 9, 7));
     for (number, command) in content::commands().into_iter().enumerate() {
         let reply = store.execute(&command.request, |_| panic!("command {number} runs again")).unwrap();
         let Reply::Replay(finished) = reply else { panic!("command {number} is answered {reply:?}") };
@@ -55,6 +55,52 @@ fn says_what_the_fixture_says(store: &Store) {
     assert!(store.get(&SHOP, &SCANS, "short-lived").unwrap().is_none());
     assert_eq!(store.holder(&SHOP, "promise", "one").unwrap(), Some(ORDERS.at("17")));
     assert_eq!(store.holder(&SHOP, "cart", "c-9").unwrap(), None);
+    says_of_claims_what_the_fixture_says(store);
+}
+
+fn says_of_claims_what_the_fixture_says(store: &Store) {
+    assert_eq!(store.get(&SHOP, &STOCK, "ink").unwrap().unwrap().value, 6);
+    let status = |key: &str| store.status(content::ship(key).scope()).unwrap();
+    for key in ["s-begun", "s-moved", "s-stopped", "s-taken"] {
+        assert!(matches!(status(key), Status::Processing { owner, .. } if owner == "fixture"), "{key}");
+    }
+    let read = super::format::Read::of(&path());
+    let mut unknown: Vec<String> = Vec::new();
+    for case in store.cases().map(Result::unwrap) {
+        let key = case.scope.key.as_str().to_owned();
+        let scope = ["shop", "ship", &key].map(str::to_owned);
+        let (_, open) = read.open_commands().find(|(_, open)| open.scope == scope).unwrap();
+        for (step, stored) in case.steps.iter().zip(&open.steps) {
+            assert_eq!(step.operation.as_str(), open.operation_id(&stored.name));
+        }
+        assert_eq!(case.input::<content::Order>().unwrap(), content::Order { cents: 1200 });
+        assert!(matches!(status(&key), Status::Unknown(same) if same == case));
+        unknown.push(key);
+    }
+    assert_eq!(unknown, ["s-unsure", "s-judged", "s-lapsed"], "oldest first");
+    for key in content::OPEN {
+        let reply = store.execute(&content::ship(key), |_| panic!("{key} is open and runs")).unwrap();
+        assert!(matches!(reply, Reply::InProgress { .. } | Reply::Unknown { .. }), "{key}: {reply:?}");
+    }
+    for (key, code, failed) in
+        [("s-resolved", 201, false), ("s-finished", 402, true), ("s-cancelled", 499, true)]
+    {
+        let Status::Finished(finished) = status(key) else { panic!("{key} is not finished") };
+        assert_eq!((finished.code, finished.failed), (code, failed), "{key}");
+        let reply = store.execute(&content::ship(key), |_| panic!("{key} runs again")).unwrap();
+        assert!(reply.is_replay(), "{key}: {reply:?}");
+    }
+    for key in ["s-released", "s-aborted"] {
+        assert!(matches!(status(key), Status::Absent), "{key}");
+    }
+    let words = |key: &str| -> Vec<String> {
+        let history = store.history(content::ship(key).scope()).unwrap();
+        history.into_iter().map(|entry| entry.change).collect()
+    };
+    assert_eq!(words("s-lapsed"), ["begun", "lapsed", "differed"]);
+    assert_eq!(words("s-judged"), ["begun", "unsure", "judged", "judged", "judged"]);
+    let stats = store.stats();
+    assert_eq!((stats.open, stats.unknown_open, stats.resolved, stats.differences), (7, 3, 2, 1));
 }
 
 #[test]
@@ -84,7 +130,27 @@ fn the_store_of_an_earlier_build_takes_new_commands() {
     assert!(matches!(reply, Reply::Done(_)));
     let report = store.verify().unwrap();
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!((report.entries, report.records, report.rows), (10, 8, 8));
+    assert_eq!((report.entries, report.records, report.rows, report.open), (40, 11, 9, 7));
+}
+
+#[test]
+fn the_claims_of_an_earlier_build_are_gone_on_with() {
+    let (_dir, copy) = copy();
+    let store = open(&copy);
+    // What was settled is free to go on with at once; whoever takes it over gets the answers that are known.
+    let begun = store.begin(&content::ship("s-judged"), Start::new()).unwrap();
+    let Begin::Run(mut claim) = begun else { panic!("{begun:?}") };
+    assert_eq!((claim.attempt(), claim.cancel_asked()), (2, false));
+    assert_eq!(claim.step(&content::CHARGE).unwrap(), Stepped::Answered("ch_18".to_owned()));
+    assert_eq!(claim.step(&content::LABEL).unwrap(), Stepped::Answered(70_000));
+    claim.finish(|_| Ok(Outcome::succeeded(201))).unwrap();
+    // Leases are counted anew, so the others are in progress.
+    let begun = store.begin(&content::ship("s-moved"), Start::new()).unwrap();
+    assert!(matches!(begun, Begin::Reply(Reply::InProgress { attempt: 1, .. })), "{begun:?}");
+    let begun = store.begin(&content::ship("s-unsure"), Start::new()).unwrap();
+    assert!(matches!(begun, Begin::Reply(Reply::Unknown { .. })), "{begun:?}");
+    let report = store.verify().unwrap();
+    assert!(report.is_clean() && report.open == 6, "{report:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! This reader follows that page and shares nothing with `src/`: its own numbers, texts, digests and chains.
 //! Where page and program part ways, it fails.
 
+mod claims;
 mod reader;
 mod writer;
 
@@ -11,6 +12,7 @@ use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable};
 
+pub use self::claims::*;
 pub use self::reader::*;
 
 /// A whole store, read by the page alone.
@@ -128,7 +130,8 @@ impl Read {
         for (key, block) in self.waiting() {
             let last = block.last_seq(key);
             for (at, listed) in block.positions(key).into_iter().zip(&block.entries) {
-                let Some(scope) = listed.scope.filter(|scope| scope_waits(scope, last)) else { continue };
+                let outcome_of = listed.scope.filter(|scope| listed.is_outcome && scope_waits(scope, last));
+                let Some(scope) = outcome_of else { continue };
                 let newest = scopes.entry(scope).or_insert(at);
                 if seq_of(newest) < seq_of(&at) {
                     *newest = at;
@@ -154,6 +157,7 @@ impl Read {
         let newest = self.check_chains();
         assert_eq!(newest, self.index, "index");
         self.check_counts();
+        self.check_claims();
         self.check_sweep();
         for (key, block) in &self.blocks {
             self.check_block(key, block);
@@ -161,7 +165,7 @@ impl Read {
         self.check_rows();
     }
 
-    /// Each chain ends at its head. Returns the newest entry of each scope.
+    /// Each chain ends at its head. Returns the newest outcome of each scope.
     fn check_chains(&self) -> BTreeMap<[u8; 16], [u8; 10]> {
         let mut ends: BTreeMap<u16, Head> = BTreeMap::new();
         let mut newest: BTreeMap<[u8; 16], [u8; 10]> = BTreeMap::new();
@@ -178,7 +182,7 @@ impl Read {
             assert!(numbers.insert(seq), "a number of two entries");
             end.link = entry.link(end.link, *key, scope);
             (end.seq, end.entries) = (seq, end.entries + 1);
-            if entry.transition == 1 {
+            if entry.is_outcome() {
                 let known = newest.entry(scope).or_insert(*key);
                 if seq_of(known) < seq {
                     *known = *key;
@@ -190,16 +194,63 @@ impl Read {
     }
 
     fn check_counts(&self) {
-        let State { records, rows, executed, blocks, indexed, settled, .. } = self.said;
+        let State { records, rows, own_rows, open, unknown, executed, .. } = self.said;
+        let State { resolved, differences, blocks, indexed, settled, .. } = self.said;
+        let opens: Vec<&Open> = self.open_commands().map(|(_, open)| open).collect();
+        let own = self.rows.keys().filter(|key| key[0] == b'o').count();
+        assert!(opens.len() == own, "an open row without an open command, or the other way round");
+        let of = |transitions: &[u8]| {
+            self.journal.values().filter(|entry| transitions.contains(&entry.transition)).count()
+        };
+        let found = [own, opens.len(), opens.iter().filter(|open| open.phase != Phase::Processing).count()];
+        assert_eq!(found.map(|len| len as u64), [own_rows, open, unknown]);
+        let found = [of(&[1, 2, 6, 13]), of(&[13, 14]), of(&[15])];
+        assert_eq!(found.map(|len| len as u64), [executed, resolved, differences]);
         let found = [
             self.index.len(),
-            self.rows.len(),
-            self.journal.len(),
+            self.rows.len() - own,
             self.blocks.len(),
             self.index_table.len(),
             self.row_table.len(),
         ];
-        assert_eq!(found.map(|len| len as u64), [records, rows, executed, blocks, indexed, settled]);
+        assert_eq!(found.map(|len| len as u64), [records, rows, blocks, indexed, settled]);
+    }
+
+    /// Commands that were begun and are not finished, with the rows that hold them.
+    pub fn open_commands(&self) -> impl Iterator<Item = (&Row, &Open)> {
+        self.rows.values().filter_map(|row| match &row.content {
+            Content::Open(open) => Some((row, &**open)),
+            Content::Value(..) | Content::Removed | Content::Held(_) => None,
+        })
+    }
+
+    /// What entries say of a scope follows from what the one before said, and what is left is open.
+    fn check_claims(&self) {
+        let mut following: BTreeMap<[u8; 16], Following> = BTreeMap::new();
+        let mut entries: Vec<_> = self.journal.iter().collect();
+        entries.sort_by_key(|(key, _)| seq_of(key));
+        for (key, entry) in entries {
+            if entry.transition == 2 {
+                assert!(entry.token == 0 && entry.notes.iter().all(|note| note.row[0] != b'o'));
+                continue;
+            }
+            let scope = entry.scope_digest(self.scope_mode);
+            following.entry(scope).or_default().follow(&open_key(scope), *key, entry);
+        }
+        let mut left: BTreeMap<Vec<u8>, Claim> = following
+            .into_iter()
+            .filter_map(|(scope, following)| Some((open_key(scope), following.open?)))
+            .collect();
+        for (row, open) in self.open_commands() {
+            let key = open_key(scope_digest(&open.scope, self.scope_mode));
+            let claim = left.remove(&key).expect("it was begun");
+            let said = (open.generation, open.attempt, open.token, open.phase != Phase::Processing);
+            assert_eq!(said, (claim.generation, claim.attempt, seq_of(&claim.granted), claim.is_unknown));
+            assert_eq!((row.made, row.event_time), (position_of(&claim.begun), None));
+            assert_eq!(open.since, self.journal[&claim.begun].at);
+            assert!(open.steps.len() <= 64 && open.points.len() <= 64 && open.evidence.len() <= 32);
+        }
+        assert_eq!(left.len(), 0, "open commands without a row");
     }
 
     /// What the sweep has passed is in the tables: without it nothing else is laid over them.
@@ -223,8 +274,9 @@ impl Read {
         let entries = block.positions(key);
         for (at, listed) in entries.iter().zip(&block.entries) {
             let entry = &self.journal[at];
-            let scope = (entry.transition == 1).then(|| entry.scope_digest(self.scope_mode));
-            assert_eq!(listed.scope, scope, "the scope in the directory");
+            let scope = (entry.transition != 2).then(|| entry.scope_digest(self.scope_mode));
+            let listed = (listed.scope, listed.is_outcome);
+            assert_eq!(listed, (scope, entry.is_outcome()), "what the directory says");
         }
         for (key, image) in &block.rows {
             let changes =
@@ -259,6 +311,10 @@ impl Read {
             assert_eq!((seq, note.digest), (row.version, Some(row.digest(&made))));
             assert!(self.journal.contains_key(&made[..]));
             assert_eq!(matches!(key[0], b'u' | b'v'), matches!(row.content, Content::Held(_)));
+            assert_eq!(key[0] == b'o', matches!(row.content, Content::Open(_)));
+            if let Content::Open(open) = &row.content {
+                assert_eq!(*key, open_key(scope_digest(&open.scope, self.scope_mode)));
+            }
         }
     }
 
@@ -279,6 +335,84 @@ impl Read {
     }
 }
 
+/// What was said of one scope so far.
+#[derive(Default)]
+struct Following {
+    /// Of its newest outcome.
+    generation: u64,
+    open: Option<Claim>,
+}
+
+#[derive(Clone, Copy)]
+struct Claim {
+    begun: [u8; 10],
+    granted: [u8; 10],
+    generation: u64,
+    attempt: u64,
+    is_unknown: bool,
+}
+
+impl Following {
+    /// The table of transitions.
+    fn follow(&mut self, row: &[u8], key: [u8; 10], entry: &Entry) {
+        let Entry { transition, generation, token, .. } = *entry;
+        let last = entry.notes.last().filter(|note| note.row == row).map(|note| note.verb);
+        let names_claim = matches!(transition, 5..=8 | 12..=15);
+        assert_eq!(names_claim, token != 0, "a token in an entry of transition {transition}");
+        if transition == 15 {
+            // It is of a claim that is over.
+            assert!(
+                last.is_none()
+                    && self.open.is_none_or(|claim| token < seq_of(&claim.granted) || claim.is_unknown)
+            );
+            return;
+        }
+        let claim = self.open.take();
+        assert!(!names_claim || claim.is_some_and(|claim| seq_of(&claim.granted) == token));
+        let processing = || claim.filter(|claim| !claim.is_unknown).expect("somebody is at it");
+        let unknown = || claim.filter(|claim| claim.is_unknown).expect("it is unknown");
+        let begun = Claim { begun: key, granted: key, generation, attempt: 1, is_unknown: false };
+        self.open = match transition {
+            1 => None,
+            3 | 10 => {
+                assert!(claim.is_none(), "it is open already");
+                (transition == 3).then_some(begun)
+            }
+            4 => claim.map(|claim| Claim {
+                granted: key,
+                attempt: claim.attempt + 1,
+                is_unknown: false,
+                ..claim
+            }),
+            5 | 11 => Some(processing()),
+            8 | 9 => Some(Claim { is_unknown: true, ..processing() }),
+            12 => Some(unknown()),
+            6 | 7 => Some(processing()).filter(|_| false),
+            13 | 14 => Some(unknown()).filter(|_| false),
+            other => panic!("a transition {other}"),
+        };
+        let expected = match (&self.open, claim) {
+            (Some(_), _) => Some(0),
+            (None, Some(_)) => Some(1),
+            (None, None) => None,
+        };
+        assert_eq!(last, expected, "what transition {transition} does to the open row");
+        let next = self.open.or(claim).map_or(self.generation + 1, |claim| claim.generation);
+        assert!(generation == next && generation > self.generation, "the generation");
+        if entry.is_outcome() {
+            self.generation = generation;
+        } else if transition != 11 {
+            let nothing = (entry.failed, entry.code, entry.meta.len(), entry.resource.is_some());
+            assert_eq!(nothing, (false, 0, 0, false), "an outcome where there is none");
+            assert_eq!(entry.body, KeptBody::Kept(Vec::new()));
+        }
+    }
+}
+
+fn position_of(key: &[u8; 10]) -> (u64, u64) {
+    (u64::from(u16::from_be_bytes([key[0], key[1]])), seq_of(key))
+}
+
 fn row_of(key: &[u8], frame: &[u8]) -> Row {
     Row::read(&unframed(RESOURCE_NUMBER, key, 5, frame))
 }
@@ -289,8 +423,10 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     store.check();
     assert_eq!(store.scope_mode, 0);
     let said = &store.said;
-    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 9, None));
-    assert_eq!((said.records, said.rows, said.executed), (7, 8, 9));
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 39, None));
+    assert_eq!((said.records, said.rows, said.executed), (10, 9, 11));
+    assert_eq!((said.own_rows, said.open, said.unknown), (7, 7, 3));
+    assert_eq!((said.resolved, said.differences), (2, 1));
     has_every_shape(&store);
     let commands = super::fixture::content::commands();
     let mut found = BTreeSet::new();
@@ -308,7 +444,7 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len() + 1, store.index.len(), "and one more, in the last commit");
+    assert_eq!(found.len() + 4, store.index.len(), "and three claims, and one more in the last commit");
 }
 
 /// Blocks of one entry and of several, of two classes in one commit; rows that wait, were removed, are large,
@@ -326,6 +462,21 @@ fn has_every_shape(store: &Read) {
     assert!(0 < merged_to && merged_to < sweep_to && sweep_to < last_seq, "{:?}", store.said);
     assert_ne!(store.index, store.index_table, "no scope waits");
     assert_ne!(store.rows, store.row_table, "no row waits");
+    for transition in 1..=15 {
+        assert!(store.journal.values().any(|entry| entry.transition == transition), "{transition}");
+    }
+    let facts = || store.journal.values().flat_map(|entry| &entry.facts);
+    let kinds: [fn(&Fact) -> bool; 5] = [
+        |fact| matches!(fact, Fact::Declared(_)),
+        |fact| matches!(fact, Fact::Answered(..)),
+        |fact| matches!(fact, Fact::NotApplied(_)),
+        |fact| matches!(fact, Fact::Reached(..)),
+        |fact| matches!(fact, Fact::Because(_)),
+    ];
+    assert!(kinds.iter().all(|is_kind| facts().any(is_kind)), "a kind of fact is missing");
+    let is_merged = |(key, row): (&Vec<u8>, &Row)| key[0] == b'o' && store.rows.get(key) == Some(row);
+    let merged = store.row_table.iter().filter(|row| is_merged(*row)).count();
+    assert!(0 < merged && merged < 7, "{merged} of 7 open rows are merged");
 }
 
 fn by_number(store: &Read) -> Vec<&Entry> {
@@ -357,6 +508,55 @@ fn the_page_on_the_format_is_enough_to_find_one_record() {
 }
 
 #[test]
+fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
+    let store = Read::of(&super::fixture::path());
+    let open = |key: &str| {
+        let scope = ["shop", "ship", key].map(str::to_owned);
+        match &store.rows[&open_key(scope_digest(&scope, 0))].content {
+            Content::Open(open) => (**open).clone(),
+            other => panic!("{key} is {other:?}"),
+        }
+    };
+    let begun = open("s-begun");
+    assert_eq!((begun.phase, begun.attempt, begun.stop_asked), (Phase::Processing, 1, false));
+    assert_eq!((begun.generation, &*begun.owner, begun.lease), (1, "fixture", 30_000));
+    assert_eq!((begun.input, begun.steps, begun.points, begun.evidence), (None, vec![], vec![], vec![]));
+    assert!(open("s-stopped").stop_asked);
+
+    let moved = open("s-moved");
+    assert_eq!(moved.input, Some(br#"{"cents":1200}"#.to_vec()));
+    assert_eq!(moved.granted, (1, 6_000));
+    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 6_000));
+    let step = |name: &str, contract, settles_within, started, state| Step {
+        name: name.to_owned(),
+        contract,
+        settles_within,
+        started,
+        state,
+    };
+    let charge = step("charge", 1, 900_000, started, answer(b"\"ch_17\""));
+    let label = step("label", 0, 70_000_000, started, StepState::Open);
+    let mail = step("mail", 2, 0, (1, 7_000), StepState::NotApplied);
+    assert_eq!(moved.steps, [charge, label, mail]);
+    let point = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+    assert_eq!(moved.points, [point("charged", b"\"ch_17\""), point("told", b"null")]);
+    let evidence = |source: &str, text: &str| Evidence { source: source.to_owned(), text: text.to_owned() };
+    assert_eq!(moved.evidence, [evidence("mail server", "550 no such user")]);
+
+    let unsure = open("s-unsure");
+    assert!(matches!(unsure.phase, Phase::Unknown { settled: false, .. }));
+    assert_eq!(unsure.evidence, [evidence("owner", "no answer")]);
+    let judged = open("s-judged");
+    assert!(matches!(judged.phase, Phase::Unknown { settled: true, since } if since > judged.since - 1));
+    assert!(judged.steps[0].state == answer(b"\"ch_18\"") && judged.steps[1].state == answer(b"70000"));
+    assert_eq!(judged.evidence.len(), 4);
+    assert!(matches!(open("s-lapsed").phase, Phase::Unknown { settled: false, .. }));
+    let taken = open("s-taken");
+    assert_eq!((taken.phase, taken.attempt, taken.steps.len()), (Phase::Processing, 2, 1));
+    assert!(taken.granted.1 > 37_000 && taken.steps[0].started.1 < 9_000);
+}
+
+#[test]
 fn the_page_on_the_format_is_enough_to_judge_a_retry() {
     let store = Read::of(&super::fixture::path());
     let entries = by_number(&store);
@@ -374,11 +574,11 @@ fn the_page_on_the_format_is_enough_to_judge_a_retry() {
     let spelled = octets(br#"{ "cents": 1200, "lines": [1, 2.50] }"#);
     let canonical = octets(br#"{"cents":1200,"lines":[1,2.50]}"#);
     let first = entries[0];
-    assert_eq!((first.scheme, first.policy), (1, 2));
-    assert_eq!(first.digest, request(&[("body", canonical), ("method", octets(b"POST"))]));
-    assert_eq!(first.exact, Some(request(&[("body", spelled), ("method", octets(b"POST"))])));
-    assert_eq!(first.prints[0].exact, spelled[..8]);
-    assert_eq!(first.prints[0].canonical, Some(canonical[..8].try_into().unwrap()));
+    assert_eq!((first.fingerprint.scheme, first.fingerprint.policy), (1, 2));
+    assert_eq!(first.fingerprint.digest, request(&[("body", canonical), ("method", octets(b"POST"))]));
+    assert_eq!(first.fingerprint.exact, Some(request(&[("body", spelled), ("method", octets(b"POST"))])));
+    assert_eq!(first.fingerprint.prints[0].exact, spelled[..8]);
+    assert_eq!(first.fingerprint.prints[0].canonical, Some(canonical[..8].try_into().unwrap()));
     let pairs = |pairs: &[(&str, &str)]| {
         let mut out = vec![2];
         out.extend((pairs.len() as u64).to_be_bytes());
@@ -390,8 +590,8 @@ fn the_page_on_the_format_is_enough_to_judge_a_retry() {
     };
     let pay = entries[4];
     let sorted = pairs(&[("bic", "Y"), ("iban", "X")]);
-    assert_eq!(pay.policy, 3);
-    assert_eq!(pay.digest, request(&[("amount", octets(b"12.00")), ("to", sorted)]));
-    let names: Vec<&str> = pay.prints.iter().map(|print| &*print.name).collect();
+    assert_eq!(pay.fingerprint.policy, 3);
+    assert_eq!(pay.fingerprint.digest, request(&[("amount", octets(b"12.00")), ("to", sorted)]));
+    let names: Vec<&str> = pay.fingerprint.prints.iter().map(|print| &*print.name).collect();
     assert_eq!(names, ["amount", "to"], "the part that is not compared leaves no print");
 }

@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::pedantic, clippy::type_complexity, reason = "tests are read for their promise")]
 
+mod claims;
 mod classes;
 #[cfg(feature = "cli")]
 mod cli;

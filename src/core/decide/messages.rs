@@ -1,6 +1,6 @@
 //! The arms of messages: how they are made, with a command or without, and how each moves on. What a message
-//! itself becomes is `message::step`'s; here are the rows that follow it: its letter, the lists of what is due
-//! and of what is under way, and its ordering key.
+//! itself becomes is `message::step`'s; here are the rows that follow it: its letter, the lists of what is
+//! due and of what is under way, and its ordering key.
 //!
 //! A message has a row in the list of what is due while it waits or is to be asked about, one in the list of
 //! what is under way while somebody is at it, and else none. An ordering key is a row that names its first

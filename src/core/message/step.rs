@@ -8,7 +8,7 @@
 //! | unsure | taken | version, due | flying: to ask |
 //! | flying | ended: delivered | token | delivered |
 //! | flying | ended: refused | token | dead |
-//! | flying, to send or do | ended: not applied | token | waiting after a pause, or dead without attempts left |
+//! | flying, to send or do | ended: not applied | token | waiting after a pause; dead if none is left |
 //! | flying, to ask | ended: not applied | token; the attempt cannot arrive any more | the same |
 //! | flying, to ask | ended: not applied | token; it still can | unsure, due when it cannot |
 //! | flying, to do | ended: unknown, or lapsed | | as not applied: its end would be in the same commit |
@@ -17,14 +17,14 @@
 //! | flying, to send | the same | `Neither` | unknown |
 //! | flying, to ask | ended: unknown, or lapsed | | unsure after a pause, or unknown when asked too often |
 //! | flying | ended: never called | token | as before it was taken |
-//! | unsure, unknown, flying to ask | ended: delivered, refused, not applied | token of the attempt that is in doubt | as flying |
+//! | unsure, unknown, flying to ask | ended: delivered, refused, not applied | token in doubt | as flying |
 //! | unsure, unknown, dead, flying to ask | settled: delivered | | delivered |
 //! | the same | settled: send again | | waiting, with all attempts before it |
 //! | the same | settled: discard | | discarded |
 //!
 //! Nothing else exists. *Version* is the entry that wrote the message last, so of two workers that saw the
 //! same message one takes it; *token* is the entry that an attempt began with, so the end of an attempt that
-//! is not the last any more changes nothing. *Lapsed* is an attempt whose lease is over on the monotonic
+//! is not the last any more changes nothing; *token in doubt* is that of the attempt which may have arrived. *Lapsed* is an attempt whose lease is over on the monotonic
 //! clock, or that an earlier process began.
 
 use bytes::Bytes;

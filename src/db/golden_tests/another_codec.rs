@@ -37,7 +37,12 @@ struct WState {
     swept: WSwept,
     records: u64,
     rows: u64,
+    own_rows: u64,
+    open: u64,
+    unknown: u64,
     executed: u64,
+    resolved: u64,
+    differences: u64,
     blocks: u64,
     indexed: u64,
     settled: u64,
@@ -55,6 +60,7 @@ struct WListed {
     above: u64,
     len: u32,
     scope: Option<[u8; 16]>,
+    is_outcome: bool,
 }
 
 #[derive(SchemaRead, Debug, PartialEq)]
@@ -121,7 +127,24 @@ struct WEntry {
     resource: Option<WResource>,
     body: WBody,
     actor: String,
+    token: u64,
+    facts: Vec<WFact>,
     notes: Vec<WNote>,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WFact {
+    Declared { step: String },
+    Answered { step: String, digest: [u8; 32], len: u64 },
+    NotApplied { step: String },
+    Reached { point: String, digest: [u8; 32] },
+    Because(WEvidence),
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+struct WEvidence {
+    source: String,
+    text: String,
 }
 
 #[derive(SchemaRead, Debug, PartialEq)]
@@ -137,6 +160,69 @@ enum WContent {
     Value { codec: WCodec, bytes: Vec<u8> },
     Removed,
     Held(WResource),
+    Open(WOpen),
+}
+
+#[derive(SchemaRead)]
+struct WOpen {
+    tenant: String,
+    operation: String,
+    key: String,
+    fingerprint: WFingerprint,
+    generation: u32,
+    phase: WPhase,
+    since: u64,
+    attempt: u32,
+    token: u64,
+    granted: WMoment,
+    lease: u64,
+    owner: String,
+    input: Option<Vec<u8>>,
+    steps: Vec<WStep>,
+    points: Vec<(String, Vec<u8>)>,
+    cancel_asked: bool,
+    evidence: Vec<WEvidence>,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WPhase {
+    Processing,
+    Unknown { since: u64, is_settled: bool },
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+struct WMoment {
+    epoch: u64,
+    monotonic: u64,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WContract {
+    Idempotent,
+    Queryable,
+    Neither,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+struct WStep {
+    name: String,
+    contract: WContract,
+    settles_within: u64,
+    started: WMoment,
+    state: WStepState,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WStepState {
+    Open,
+    Answered(Vec<u8>),
+    NotApplied,
+}
+
+impl WEvidence {
+    fn new(source: &str, text: &str) -> Self {
+        Self { source: source.to_owned(), text: text.to_owned() }
+    }
 }
 
 #[derive(SchemaRead)]
@@ -166,6 +252,8 @@ fn reads_meta_and_classes() {
     assert_eq!((read.merged_to, read.sweep_to), (wrote.merged_to, wrote.sweep_to));
     assert_eq!(read.swept, WSwept { scope: Some([0xBA; 16]), row: Some(b"sstock\0pen".to_vec()) });
     assert_eq!((read.records, read.rows, read.executed), (wrote.records, wrote.rows, wrote.executed));
+    assert_eq!((read.own_rows, read.open, read.unknown), (1_000, 999, 998));
+    assert_eq!((read.resolved, read.differences), (245, 246));
     assert_eq!((read.blocks, read.indexed, read.settled), (252, 253, 254));
     let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
     assert_eq!(read.heads.len(), 1);
@@ -181,8 +269,10 @@ fn reads_meta_and_classes() {
 #[test]
 fn reads_what_surrounds_the_entries_of_a_block() {
     let read = read!("directory" as Vec<WListed>);
-    let read: Vec<_> = read.iter().map(|listed| (listed.above, listed.len, listed.scope)).collect();
-    assert_eq!(read, [(0, 244, Some([0xEF; 16])), (2, 70_000, None)]);
+    let read: Vec<_> =
+        read.iter().map(|listed| (listed.above, listed.len, listed.scope, listed.is_outcome)).collect();
+    let scope = Some([0xEF; 16]);
+    assert_eq!(read, [(0, 244, scope, true), (2, 70_000, None, false), (3, 245, scope, false)]);
     let read = read!("tail" as WTail);
     let (wrote, key) = (tail(), b"tshop\0order\x0017");
     let Image::Here(framed) = &wrote.rows[0].image else { panic!("the first row is here") };
@@ -192,6 +282,7 @@ fn reads_what_surrounds_the_entries_of_a_block() {
             (key.to_vec(), WImage::Here(framed.to_vec())),
             (b"sstock\0pen".to_vec(), WImage::Removed),
             (b"sstock\0ink".to_vec(), WImage::Settled),
+            (b"o7af0beda63b3b2f94c7d8e0c2ad4f6a1".to_vec(), WImage::Removed),
         ]
     );
     let state = read.state.unwrap();
@@ -217,7 +308,18 @@ fn reads_entries() {
         .map(|note| (note.key.as_bytes().to_vec(), note.verb as u8, note.digest.map(|digest| digest.0)))
         .collect();
     assert_eq!(notes, wrote_notes);
-    assert_eq!(read.actor, "edge-7");
+    assert_eq!((&*read.actor, read.token), ("edge-7", 299));
+    let (r9, because) = (Digest::of(b"r-9").0, WEvidence::new("dashboard", "captured \u{fc}"));
+    assert_eq!(
+        read.facts,
+        [
+            WFact::Declared { step: "charge".to_owned() },
+            WFact::Answered { step: "reserve".to_owned(), digest: r9, len: 3 },
+            WFact::NotApplied { step: "mail".to_owned() },
+            WFact::Reached { point: "reserved".to_owned(), digest: [0xAC; 32] },
+            WFact::Because(because),
+        ]
+    );
     let print = read.fingerprint;
     assert_eq!((print.scheme, print.policy, &print.digest), (1, 1, wrote.fingerprint.digest()));
     assert!(print.exact.is_none());
@@ -230,6 +332,7 @@ fn reads_entries() {
     assert_eq!((read.transition, read.failed, read.code, read.fingerprint.policy), (2, true, 0, 3));
     assert!(matches!(read.body, WBody::NotKept { digest, len: 70_000 } if digest == [0xCD; 32]));
     assert!(read.resource.is_none() && read.meta.is_empty() && read.notes.is_empty());
+    assert_eq!((read.token, read.facts), (0, Vec::new()));
 }
 
 #[test]
@@ -254,4 +357,45 @@ fn reads_rows() {
     assert!(matches!(read.content, WContent::Removed));
     let read = read!("row, held" as WRow);
     assert!(matches!(read.content, WContent::Held(to) if to.kind == "order" && to.id == "17" && to.shared));
+}
+
+fn read_open(read: WRow) -> WOpen {
+    assert_eq!((read.version, read.made_class, read.made_seq, read.event_time), (300, 1, 7, None));
+    let WContent::Open(open) = read.content else { panic!("it is open") };
+    assert_eq!((&*open.tenant, &*open.operation, &*open.key), ("shop", "create-order", "k-1"));
+    assert_eq!((open.fingerprint.policy, open.fingerprint.parts.len()), (2, 2));
+    assert_eq!((open.since, &*open.owner, open.lease), (1_796_040_000_000, "edge-7", 30_000));
+    assert_eq!(open.granted, WMoment { epoch: 7, monotonic: 250 });
+    open
+}
+
+#[test]
+fn reads_open_commands() {
+    let open = read_open(read!("row, open, processing" as WRow));
+    assert_eq!((open.generation, open.attempt, open.token), (1, 1, 300));
+    assert_eq!((open.phase, open.input, open.cancel_asked), (WPhase::Processing, None, false));
+    assert_eq!((open.steps, open.points, open.evidence), (Vec::new(), Vec::new(), Vec::new()));
+
+    let open = read_open(read!("row, open, unknown" as WRow));
+    assert_eq!((open.generation, open.attempt, open.token), (2, 3, 299));
+    assert_eq!(open.phase, WPhase::Unknown { since: 1_796_040_060_000, is_settled: false });
+    assert_eq!((open.input, open.cancel_asked), (Some(br#"{"cents":1200}"#.to_vec()), true));
+    let step = |name: &str, contract, state| {
+        let started = WMoment { epoch: 7, monotonic: 251 };
+        WStep { name: name.to_owned(), contract, settles_within: 600_000, started, state }
+    };
+    assert_eq!(
+        open.steps,
+        [
+            step("charge", WContract::Queryable, WStepState::Open),
+            step("reserve", WContract::Idempotent, WStepState::Answered(b"r-9".to_vec())),
+            step("mail", WContract::Neither, WStepState::NotApplied),
+        ]
+    );
+    assert_eq!(open.points, [("reserved".to_owned(), b"r-9".to_vec())]);
+    assert_eq!(open.evidence, [WEvidence::new("dashboard", "captured"), WEvidence::new("", "")]);
+
+    let open = read_open(read!("row, open, settled" as WRow));
+    assert_eq!(open.phase, WPhase::Unknown { since: 1_796_040_060_000, is_settled: true });
+    assert_eq!(open.steps[0].state, WStepState::NotApplied);
 }

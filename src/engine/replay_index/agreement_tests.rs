@@ -12,7 +12,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::decide::{Answer, Asked, Command, NoRows, View, decide};
+use crate::core::claim::Uptime;
+use crate::core::decide::{Answer, Asked, Command, NoRows, Purpose, View, decide};
 use crate::core::fingerprint::{Compare, Fingerprint, Parts};
 use crate::core::name::{Key, Operation, Scope, ScopeMode, Tenant};
 use crate::core::outcome::{Body, Outcome, ResourceRef};
@@ -130,12 +131,20 @@ fn record(asked: &Asked, outcome: &Outcome, windows: Windows, generation: u32) -
 /// What `decide` says; none where the command would run.
 fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> Option<Reply> {
     let position = Position { class: ClassId(0), seq: 0 };
-    let view = View { record: Some(record), rows: &NoRows, position, clock_settled: None };
-    match decide(&view, asked, &Command::Ask, now, policy).answer {
+    let view = View {
+        record: Some(record),
+        open: None,
+        rows: &NoRows,
+        position,
+        clock_settled: None,
+        uptime: Uptime::default(),
+        has_room: true,
+    };
+    match decide(&view, asked, &Command::Ask(Purpose::Execute), now, policy).answer {
         Answer::Reply(reply) => Some(reply),
         Answer::Run => None,
         Answer::Fault(fault) => panic!("{fault}"),
-        Answer::Done | Answer::Again { .. } | Answer::Duplicate { .. } => panic!("`Ask` is not answered so"),
+        _ => panic!("`Ask` is not answered so"),
     }
 }
 
@@ -221,6 +230,26 @@ fn a_record_whose_age_two_times_do_not_tell_is_left_to_the_file() {
         index.publish(&asked.imprint, &record(&asked, &Outcome::succeeded(200), windows, 1));
         assert_eq!(index.len(), remembered);
     }
+}
+
+/// What was cancelled before it ran answers another request, too, which memory could not tell.
+#[test]
+fn what_was_cancelled_is_left_to_the_file() {
+    let ask =
+        Ask { tenant: true, operation: true, key: 7, text: 0, is_json: true, has_actor: false, compare: 1 };
+    let asked = ask.asked(ScopeMode::PerOperation);
+    let other = Ask { text: 1, ..ask }.asked(ScopeMode::PerOperation);
+    let index = ReplayIndex::new(1 << 16);
+    let mut record = record(&asked, &Outcome::failed(499), WINDOWS, 1);
+    index.publish(&asked.imprint, &record);
+    assert_eq!(index.len(), 1);
+    record.entry.transition = Transition::Cancelled;
+    assert!(matches!(
+        decided(&record, &other, Timestamp(AT + 1), &Policy::new()),
+        Some(Reply::Replay(finished)) if finished.code == 499
+    ));
+    index.publish(&asked.imprint, &record);
+    assert!(index.len() == 0 && index.record(asked.digest).is_none());
 }
 
 /// Numbers of different lengths.

@@ -74,6 +74,10 @@ impl Card {
     /// The words of a record; none if they are more than a slot has, or it cannot be judged by two times.
     pub fn pack(&mut self, imprint: &Imprint, record: &Record) -> Option<impl ExactSizeIterator<Item = u64>> {
         let entry = &record.entry;
+        if !record.may_be_remembered() {
+            // It answers whatever is asked, and here only the same request would get it.
+            return None;
+        }
         let receipt = Receipt::of(record)?;
         let kept = if matches!(entry.body, KeptBody::Kept(_)) { KEPT } else { 0 };
         let flags = kept | if receipt.failed { FAILED } else { 0 };

@@ -1,4 +1,4 @@
-//! refused: unused `Reply` that must be used
+//! refused: unused `onecho::Reply` that must be used
 
 #![deny(unused_must_use)]
 use onecho::{BoxError, Outcome, Request, Store};

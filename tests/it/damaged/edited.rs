@@ -214,8 +214,9 @@ fn a_row_that_was_put_back_to_what_it_was_is_told() {
 #[test]
 fn counts_near_the_end_of_numbers_are_told() {
     let (_dir, path) = edited(|_, state| {
-        let State { records, rows, executed, .. } = &mut state.said;
-        for count in [records, rows, executed] {
+        let State { records, rows, own_rows, open, unknown, executed, resolved, differences, .. } =
+            &mut state.said;
+        for count in [records, rows, own_rows, open, unknown, executed, resolved, differences] {
             *count = u64::MAX / 2;
         }
     });
@@ -244,7 +245,7 @@ fn a_row_that_can_be_nobodys_is_told() {
     let (_dir, path) = edited(|write, state| {
         put_row(write, b"tshop\0note\0n-5", &state.rows[&b"ushop\0name\0u-5"[..]]);
     });
-    verify_tells(&path, &["row note/n-5: a uniqueness and a value stand in each other's place"]);
+    verify_tells(&path, &["row note/n-5: it holds what belongs into a row of another kind"]);
 }
 
 #[test]
@@ -286,7 +287,7 @@ fn a_length_that_lies_takes_no_memory() {
             for (seq, kind, body) in [
                 // A directory of so many entries, one of so long an entry, a tail of so many rows.
                 (8, 6, [&[253][..], &u64::to_le_bytes(claim)].concat()),
-                (9, 6, [&[1, 0, 252][..], &u32::MAX.to_le_bytes(), &[0]].concat()),
+                (9, 6, [&[1, 0, 252][..], &u32::MAX.to_le_bytes(), &[0, 0]].concat()),
                 (10, 7, [&[253][..], &u64::to_le_bytes(claim)].concat()),
             ] {
                 let key = entry_key(seq);
@@ -343,10 +344,13 @@ fn numbers_that_no_store_writes_are_told_at_the_open() {
         state.said.heads.push(head);
     });
     tells("does not fit the last number", &|_, state| state.said.heads[0].entries = u64::MAX);
-    let counts: [fn(&mut State) -> &mut u64; 6] = [
+    let counts: [fn(&mut State) -> &mut u64; 9] = [
         |said| &mut said.records,
         |said| &mut said.rows,
+        |said| &mut said.own_rows,
         |said| &mut said.executed,
+        |said| &mut said.resolved,
+        |said| &mut said.differences,
         |said| &mut said.blocks,
         |said| &mut said.indexed,
         |said| &mut said.settled,

@@ -219,16 +219,16 @@ fn a_directory_that_lies_is_told() {
     let tail = "the tail of the block of journal entry 5 of class 1";
     for (directory, words) in [
         (&[0][..], "its first entry is not the one that its key names"),
-        (&[1, 1, 100, 0], "its first entry is not the one that its key names"),
-        (&[2, 0, 100, 0, 0, 100, 0], "its entries are out of order"),
-        (&[3, 0, 1, 0, 2, 1, 0, 1, 1, 0], "its entries are out of order"),
+        (&[1, 1, 100, 0, 0], "its first entry is not the one that its key names"),
+        (&[2, 0, 100, 0, 0, 0, 100, 0, 0], "its entries are out of order"),
+        (&[3, 0, 1, 0, 0, 2, 1, 0, 0, 1, 1, 0, 0], "its entries are out of order"),
         (
-            &[2, 0, 1, 0, 253, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0],
+            &[2, 0, 1, 0, 0, 253, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0],
             "an entry has a number that does not exist",
         ),
-        (&[1, 0, 0, 0], tail),
-        (&[1, 0, 100, 0], tail),
-        (&[2, 0, 252, 255, 255, 255, 255, 0, 1, 252, 255, 255, 255, 255, 0], "it is cut"),
+        (&[1, 0, 0, 0, 0], tail),
+        (&[1, 0, 100, 0, 0], tail),
+        (&[2, 0, 252, 255, 255, 255, 255, 0, 0, 1, 252, 255, 255, 255, 255, 0, 0], "it is cut"),
     ] {
         let (_dir, path) = edited_blocks(|write| relist(write, 5, directory));
         refuses(&path, &options(), ErrorKind::Corrupt, &["journal entry 5 of class 1", words]);

@@ -4,6 +4,8 @@
 use redb::TableDefinition;
 use sha2::{Digest, Sha256};
 
+use super::claims::{Fact, Open};
+
 pub const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 pub const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
 pub const JOURNAL: TableDefinition<&[u8; 10], &[u8]> = TableDefinition::new("journal");
@@ -94,6 +96,20 @@ impl<'b> Cursor<'b> {
         (0..len).map(|_| read(self)).collect()
     }
 
+    pub fn fingerprint(&mut self) -> Fingerprint {
+        Fingerprint {
+            scheme: self.number(),
+            policy: self.byte(),
+            digest: self.array(),
+            exact: self.option(Cursor::array),
+            prints: self.list(|cursor| Print {
+                name: cursor.text(),
+                exact: cursor.array(),
+                canonical: cursor.option(Cursor::array),
+            }),
+        }
+    }
+
     pub fn resource(&mut self) -> Resource {
         Resource { kind: self.text(), id: self.text(), shared: self.bool() }
     }
@@ -118,6 +134,31 @@ pub struct Print {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub scheme: u64,
+    pub policy: u8,
+    pub digest: [u8; 32],
+    pub exact: Option<[u8; 32]>,
+    pub prints: Vec<Print>,
+}
+
+impl Fingerprint {
+    /// As the chain and the digests of open rows have it.
+    pub fn layout(&self, out: &mut Vec<u8>) {
+        out.extend(u16::try_from(self.scheme).unwrap().to_be_bytes());
+        out.push(self.policy);
+        put(out, &self.digest);
+        put(out, self.exact.as_ref().map_or(&[], |exact| &exact[..]));
+        out.extend((self.prints.len() as u64).to_be_bytes());
+        for print in &self.prints {
+            put(out, print.name.as_bytes());
+            put(out, &print.exact);
+            put(out, print.canonical.as_ref().map_or(&[], |canonical| &canonical[..]));
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeptBody {
     Kept(Vec<u8>),
     NotKept([u8; 32], u64),
@@ -136,17 +177,15 @@ pub struct Entry {
     pub at: u64,
     pub generation: u64,
     pub scope: [String; 3],
-    pub scheme: u64,
-    pub policy: u8,
-    pub digest: [u8; 32],
-    pub exact: Option<[u8; 32]>,
-    pub prints: Vec<Print>,
+    pub fingerprint: Fingerprint,
     pub failed: bool,
     pub code: u64,
     pub meta: Vec<(String, Vec<u8>)>,
     pub resource: Option<Resource>,
     pub body: KeptBody,
     pub actor: String,
+    pub token: u64,
+    pub facts: Vec<Fact>,
     pub notes: Vec<Note>,
 }
 
@@ -159,15 +198,7 @@ impl Entry {
             at: here.number(),
             generation: here.number(),
             scope: [here.text(), here.text(), here.text()],
-            scheme: here.number(),
-            policy: here.byte(),
-            digest: here.array(),
-            exact: here.option(Cursor::array),
-            prints: here.list(|cursor| Print {
-                name: cursor.text(),
-                exact: cursor.array(),
-                canonical: cursor.option(Cursor::array),
-            }),
+            fingerprint: here.fingerprint(),
             failed: here.bool(),
             code: here.number(),
             meta: here.list(|cursor| (cursor.text(), cursor.bytes())),
@@ -178,6 +209,8 @@ impl Entry {
                 other => panic!("a body of kind {other}"),
             },
             actor: here.text(),
+            token: here.number(),
+            facts: here.list(Fact::read),
             notes: here.list(|cursor| Note {
                 row: cursor.bytes(),
                 verb: cursor.byte(),
@@ -188,16 +221,13 @@ impl Entry {
         entry
     }
 
+    /// Whether the scope is finished by it.
+    pub fn is_outcome(&self) -> bool {
+        matches!(self.transition, 1 | 6 | 10 | 13)
+    }
+
     pub fn scope_digest(&self, mode: u64) -> [u8; 16] {
-        let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
-        hash.update([u8::try_from(mode).unwrap()]);
-        for (field, text) in self.scope.iter().enumerate() {
-            if field != 1 || mode == 0 {
-                hash.update((text.len() as u64).to_be_bytes());
-                hash.update(text);
-            }
-        }
-        hash.finalize()[..16].try_into().unwrap()
+        scope_digest(&self.scope, mode)
     }
 
     fn stub(&self, key: [u8; 10], scope: [u8; 16]) -> Vec<u8> {
@@ -216,16 +246,7 @@ impl Entry {
         for text in &self.scope {
             put(&mut out, text.as_bytes());
         }
-        out.extend(u16::try_from(self.scheme).unwrap().to_be_bytes());
-        out.push(self.policy);
-        put(&mut out, &self.digest);
-        put(&mut out, self.exact.as_ref().map_or(&[], |exact| &exact[..]));
-        out.extend((self.prints.len() as u64).to_be_bytes());
-        for print in &self.prints {
-            put(&mut out, print.name.as_bytes());
-            put(&mut out, &print.exact);
-            put(&mut out, print.canonical.as_ref().map_or(&[], |canonical| &canonical[..]));
-        }
+        self.fingerprint.layout(&mut out);
         out.push(u8::from(self.resource.is_some()));
         if let Some(resource) = &self.resource {
             out.push(u8::from(resource.shared));
@@ -233,6 +254,9 @@ impl Entry {
             put(&mut out, resource.id.as_bytes());
         }
         put(&mut out, self.actor.as_bytes());
+        out.extend(self.token.to_be_bytes());
+        out.extend(u32::try_from(self.facts.len()).unwrap().to_be_bytes());
+        self.facts.iter().for_each(|fact| fact.layout(&mut out));
         out
     }
 
@@ -275,7 +299,19 @@ impl Entry {
     }
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn scope_digest(scope: &[String; 3], mode: u64) -> [u8; 16] {
+    let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
+    hash.update([u8::try_from(mode).unwrap()]);
+    for (field, text) in scope.iter().enumerate() {
+        if field != 1 || mode == 0 {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+    }
+    hash.finalize()[..16].try_into().unwrap()
+}
+
+pub fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
     out.extend(bytes);
 }
@@ -289,6 +325,7 @@ pub enum Content {
     Value(u64, Vec<u8>),
     Removed,
     Held(Resource),
+    Open(Box<Open>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,6 +347,7 @@ impl Row {
                 0 => Content::Value(cursor.number(), cursor.bytes()),
                 1 => Content::Removed,
                 2 => Content::Held(cursor.resource()),
+                3 => Content::Open(Box::new(Open::read(&mut cursor))),
                 other => panic!("a content of kind {other}"),
             },
         };
@@ -331,6 +369,10 @@ impl Row {
                 out.extend([2, u8::from(holder.shared)]);
                 put(&mut out, holder.kind.as_bytes());
                 put(&mut out, holder.id.as_bytes());
+            }
+            Content::Open(open) => {
+                out.push(3);
+                open.layout(&mut out);
             }
         }
         sha(&[&out])
@@ -374,7 +416,12 @@ pub struct State {
     pub swept: Swept,
     pub records: u64,
     pub rows: u64,
+    pub own_rows: u64,
+    pub open: u64,
+    pub unknown: u64,
     pub executed: u64,
+    pub resolved: u64,
+    pub differences: u64,
     pub blocks: u64,
     pub indexed: u64,
     pub settled: u64,
@@ -393,7 +440,12 @@ impl State {
             swept: Swept { scope: cursor.option(Cursor::array), row: cursor.option(Cursor::bytes) },
             records: cursor.number(),
             rows: cursor.number(),
+            own_rows: cursor.number(),
+            open: cursor.number(),
+            unknown: cursor.number(),
             executed: cursor.number(),
+            resolved: cursor.number(),
+            differences: cursor.number(),
             blocks: cursor.number(),
             indexed: cursor.number(),
             settled: cursor.number(),
@@ -420,6 +472,7 @@ pub enum Image {
 pub struct Listed {
     pub above: u64,
     pub scope: Option<[u8; 16]>,
+    pub is_outcome: bool,
     pub frame: Vec<u8>,
 }
 
@@ -441,7 +494,8 @@ impl Block {
             let (above, len) = (cursor.number(), cursor.number());
             let (frame, behind) = rest.split_at(usize::try_from(len).unwrap());
             rest = behind;
-            Listed { above, scope: cursor.option(Cursor::array), frame: frame.to_vec() }
+            let (scope, is_outcome) = (cursor.option(Cursor::array), cursor.bool());
+            Listed { above, scope, is_outcome, frame: frame.to_vec() }
         });
         cursor.end();
         let tail = unframed(JOURNAL_NUMBER, key, 7, rest);

@@ -1,6 +1,9 @@
 //! The same pieces as bytes again, for tests that change a file with every checksum right.
 
-use super::reader::{Block, Content, Image, JOURNAL_NUMBER, Resource, Row, State, Swept, framed};
+use super::claims::{Evidence, Fact, Moment, Open, Phase, StepState};
+use super::reader::{
+    Block, Content, Entry, Fingerprint, Image, JOURNAL_NUMBER, KeptBody, Resource, Row, State, Swept, framed,
+};
 
 pub fn put_number(out: &mut Vec<u8>, number: u64) {
     let little = number.to_le_bytes();
@@ -10,6 +13,10 @@ pub fn put_number(out: &mut Vec<u8>, number: u64) {
         0x1_0000..=0xFFFF_FFFF => out.extend([&[252], &little[..4]].concat()),
         _ => out.extend([&[253], &little[..]].concat()),
     }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -36,7 +43,13 @@ impl State {
         scope.iter().for_each(|last| out.extend(last));
         out.push(u8::from(row.is_some()));
         row.iter().for_each(|last| put_bytes(&mut out, last));
-        for number in [self.records, self.rows, self.executed, self.blocks, self.indexed, self.settled] {
+        for number in [self.records, self.rows, self.own_rows, self.open, self.unknown] {
+            put_number(&mut out, number);
+        }
+        for number in [self.executed, self.resolved, self.differences] {
+            put_number(&mut out, number);
+        }
+        for number in [self.blocks, self.indexed, self.settled] {
             put_number(&mut out, number);
         }
         put_number(&mut out, self.heads.len() as u64);
@@ -64,14 +77,170 @@ impl Row {
                 put_bytes(&mut out, bytes);
             }
             Content::Removed => out.push(1),
-            Content::Held(Resource { kind, id, shared }) => {
+            Content::Held(holder) => {
                 out.push(2);
-                put_bytes(&mut out, kind.as_bytes());
-                put_bytes(&mut out, id.as_bytes());
-                out.push(u8::from(*shared));
+                put_resource(&mut out, holder);
+            }
+            Content::Open(open) => {
+                out.push(3);
+                open.put(&mut out);
             }
         }
         out
+    }
+}
+
+fn put_resource(out: &mut Vec<u8>, Resource { kind, id, shared }: &Resource) {
+    put_text(out, kind);
+    put_text(out, id);
+    out.push(u8::from(*shared));
+}
+
+impl Fingerprint {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_number(out, self.scheme);
+        out.push(self.policy);
+        out.extend(self.digest);
+        out.push(u8::from(self.exact.is_some()));
+        out.extend(self.exact.iter().flatten());
+        put_number(out, self.prints.len() as u64);
+        for print in &self.prints {
+            put_text(out, &print.name);
+            out.extend(print.exact);
+            out.push(u8::from(print.canonical.is_some()));
+            out.extend(print.canonical.iter().flatten());
+        }
+    }
+}
+
+impl Evidence {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, &self.source);
+        put_text(out, &self.text);
+    }
+}
+
+impl Open {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.scope.iter().for_each(|text| put_text(out, text));
+        self.fingerprint.put(out);
+        put_number(out, self.generation);
+        match self.phase {
+            Phase::Processing => out.push(0),
+            Phase::Unknown { since, settled } => {
+                out.push(1);
+                put_number(out, since);
+                out.push(u8::from(settled));
+            }
+        }
+        for number in [self.since, self.attempt, self.token] {
+            put_number(out, number);
+        }
+        put_moment(out, self.granted);
+        put_number(out, self.lease);
+        put_text(out, &self.owner);
+        out.push(u8::from(self.input.is_some()));
+        self.input.iter().for_each(|input| put_bytes(out, input));
+        put_number(out, self.steps.len() as u64);
+        for step in &self.steps {
+            put_text(out, &step.name);
+            put_number(out, step.contract);
+            put_number(out, step.settles_within);
+            put_moment(out, step.started);
+            match &step.state {
+                StepState::Open => out.push(0),
+                StepState::Answered(answer) => {
+                    out.push(1);
+                    put_bytes(out, answer);
+                }
+                StepState::NotApplied => out.push(2),
+            }
+        }
+        put_number(out, self.points.len() as u64);
+        for (name, value) in &self.points {
+            put_text(out, name);
+            put_bytes(out, value);
+        }
+        out.push(u8::from(self.stop_asked));
+        put_number(out, self.evidence.len() as u64);
+        self.evidence.iter().for_each(|evidence| evidence.put(out));
+    }
+}
+
+fn put_moment(out: &mut Vec<u8>, (epoch, millis): Moment) {
+    put_number(out, epoch);
+    put_number(out, millis);
+}
+
+impl Entry {
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = vec![self.transition];
+        put_number(&mut out, self.at);
+        put_number(&mut out, self.generation);
+        self.scope.iter().for_each(|text| put_text(&mut out, text));
+        self.fingerprint.put(&mut out);
+        out.push(u8::from(self.failed));
+        put_number(&mut out, self.code);
+        put_number(&mut out, self.meta.len() as u64);
+        for (name, value) in &self.meta {
+            put_text(&mut out, name);
+            put_bytes(&mut out, value);
+        }
+        out.push(u8::from(self.resource.is_some()));
+        self.resource.iter().for_each(|resource| put_resource(&mut out, resource));
+        match &self.body {
+            KeptBody::Kept(bytes) => {
+                out.push(0);
+                put_bytes(&mut out, bytes);
+            }
+            KeptBody::NotKept(digest, len) => {
+                out.push(1);
+                out.extend(digest);
+                put_number(&mut out, *len);
+            }
+        }
+        put_text(&mut out, &self.actor);
+        put_number(&mut out, self.token);
+        put_number(&mut out, self.facts.len() as u64);
+        self.facts.iter().for_each(|fact| fact.put(&mut out));
+        put_number(&mut out, self.notes.len() as u64);
+        for note in &self.notes {
+            put_bytes(&mut out, &note.row);
+            out.push(note.verb);
+            out.push(u8::from(note.digest.is_some()));
+            out.extend(note.digest.iter().flatten());
+        }
+        out
+    }
+}
+
+impl Fact {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Declared(step) => {
+                out.push(0);
+                put_text(out, step);
+            }
+            Self::Answered(step, digest, len) => {
+                out.push(1);
+                put_text(out, step);
+                out.extend(digest);
+                put_number(out, *len);
+            }
+            Self::NotApplied(step) => {
+                out.push(2);
+                put_text(out, step);
+            }
+            Self::Reached(point, digest) => {
+                out.push(3);
+                put_text(out, point);
+                out.extend(digest);
+            }
+            Self::Because(evidence) => {
+                out.push(4);
+                evidence.put(out);
+            }
+        }
     }
 }
 
@@ -84,6 +253,7 @@ impl Block {
             put_number(&mut directory, listed.frame.len() as u64);
             directory.push(u8::from(listed.scope.is_some()));
             directory.extend(listed.scope.iter().flatten());
+            directory.push(u8::from(listed.is_outcome));
         }
         let mut tail = Vec::new();
         put_number(&mut tail, self.rows.len() as u64);

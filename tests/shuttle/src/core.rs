@@ -78,6 +78,10 @@ pub(crate) mod reply {
     pub(crate) enum Status {
         Processing { since: Timestamp, lease_left: Duration, owner: String },
     }
+
+    pub(crate) fn retry_within(left: Duration) -> Duration {
+        left.clamp(Duration::from_millis(1), Duration::from_secs(1))
+    }
 }
 
 pub(crate) mod time {
