@@ -95,6 +95,15 @@ impl Engine {
         Ok(all)
     }
 
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Whether the file is open, and neither stopped nor closed.
+    pub fn is_open(&self) -> bool {
+        self.file.is_open()
+    }
+
     /// Commands whose owner is gone and which nobody has told so yet, or which may be gone on with.
     pub fn is_lapsed(&self, open: &Open) -> bool {
         let scope = ScopeDigest::of(&open.scope, self.settings.scope_mode);
