@@ -223,8 +223,9 @@ impl PageRows {
         match self.list.get_mut(place) {
             Some(known) => (known.row, known.changed_by) = (row, Some(by)),
             None => {
-                // Who writes a row without a look at it makes it, and who removes one knows that it is there.
-                let was_there = row.is_none();
+                // Of the store's own rows who writes one without a look at it makes it, and who removes one knows
+                // that it is there.
+                let was_there = row.is_none() && key.is_own();
                 self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
             }
         }

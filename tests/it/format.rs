@@ -494,8 +494,8 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     store.check();
     assert_eq!(store.scope_mode, 0);
     let said = &store.said;
-    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 39, None));
-    assert_eq!((said.records, said.rows, said.executed), (10, 9, 11));
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 68, None));
+    assert_eq!((said.records, said.rows, said.executed), (13, 10, 14));
     assert_eq!((said.own_rows, said.open, said.unknown), (7, 7, 3));
     assert_eq!((said.resolved, said.differences), (2, 1));
     has_every_shape(&store);
@@ -515,7 +515,26 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len() + 4, store.index.len(), "and three claims, and one more in the last commit");
+    assert_eq!(found.len() + 7, store.index.len(), "and three claims, four that made messages or are the last");
+}
+
+fn has_messages_in_every_stage(store: &Read) {
+    let stages: [fn(&Stage) -> bool; 8] = [
+        |stage| matches!(stage, Stage::Queued),
+        |stage| matches!(stage, Stage::Waiting(_)),
+        |stage| matches!(stage, Stage::Flying(_)),
+        |stage| matches!(stage, Stage::Unsure(..)),
+        |stage| matches!(stage, Stage::Unknown(..)),
+        |stage| matches!(stage, Stage::Dead(_)),
+        |stage| matches!(stage, Stage::Delivered(..)),
+        |stage| matches!(stage, Stage::Discarded(_)),
+    ];
+    for (number, is_stage) in stages.iter().enumerate() {
+        assert!(store.messages().any(|(_, status)| is_stage(&status.stage)), "stage {number}");
+    }
+    for first in b"mpdaqkw" {
+        assert!(store.rows.keys().any(|key| key[0] == *first), "{}", char::from(*first));
+    }
 }
 
 /// Blocks of one entry and of several, of two classes in one commit; rows that wait, were removed, are large,
@@ -545,6 +564,7 @@ fn has_every_shape(store: &Read) {
         |fact| matches!(fact, Fact::Because(_)),
     ];
     assert!(kinds.iter().all(|is_kind| facts().any(is_kind)), "a kind of fact is missing");
+    has_messages_in_every_stage(store);
     let is_merged = |(key, row): (&Vec<u8>, &Row)| key[0] == b'o' && store.rows.get(key) == Some(row);
     let merged = store.row_table.iter().filter(|row| is_merged(*row)).count();
     assert!(0 < merged && merged < 7, "{merged} of 7 open rows are merged");
