@@ -496,7 +496,7 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     let said = &store.said;
     assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 68, None));
     assert_eq!((said.records, said.rows, said.executed), (13, 10, 14));
-    assert_eq!((said.own_rows, said.open, said.unknown), (7, 7, 3));
+    assert_eq!((said.own_rows, said.open, said.unknown), (46, 7, 3));
     assert_eq!((said.resolved, said.differences), (2, 1));
     has_every_shape(&store);
     let commands = super::fixture::content::commands();
@@ -515,7 +515,11 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len() + 7, store.index.len(), "and three claims, four that made messages or are the last");
+    assert_eq!(
+        found.len() + 7,
+        store.index.len(),
+        "and three claims, four that made messages or are the last"
+    );
 }
 
 fn has_messages_in_every_stage(store: &Read) {

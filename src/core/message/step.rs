@@ -24,8 +24,8 @@
 //!
 //! Nothing else exists. *Version* is the entry that wrote the message last, so of two workers that saw the
 //! same message one takes it; *token* is the entry that an attempt began with, so the end of an attempt that
-//! is not the last any more changes nothing; *token in doubt* is that of the attempt which may have arrived. *Lapsed* is an attempt whose lease is over on the monotonic
-//! clock, or that an earlier process began.
+//! is not the last any more changes nothing; *token in doubt* is that of the attempt which may have arrived.
+//! *Lapsed* is an attempt whose lease is over on the monotonic clock, or that an earlier process began.
 
 use bytes::Bytes;
 
