@@ -5,6 +5,7 @@ use redb::TableDefinition;
 use sha2::{Digest, Sha256};
 
 use super::claims::{Fact, Open};
+use super::messages::Post;
 
 pub const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 pub const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
@@ -226,6 +227,11 @@ impl Entry {
         matches!(self.transition, 1 | 6 | 10 | 13)
     }
 
+    /// Whether it is of a scope that can be looked up.
+    pub fn has_scope(&self) -> bool {
+        !matches!(self.transition, 2 | 16..=20)
+    }
+
     pub fn scope_digest(&self, mode: u64) -> [u8; 16] {
         scope_digest(&self.scope, mode)
     }
@@ -300,6 +306,7 @@ impl Entry {
 }
 
 pub fn scope_digest(scope: &[String; 3], mode: u64) -> [u8; 16] {
+    let mode = if scope[1].starts_with("onecho:") { 0 } else { mode };
     let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
     hash.update([u8::try_from(mode).unwrap()]);
     for (field, text) in scope.iter().enumerate() {
@@ -326,6 +333,7 @@ pub enum Content {
     Removed,
     Held(Resource),
     Open(Box<Open>),
+    Post(Post),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -348,6 +356,7 @@ impl Row {
                 1 => Content::Removed,
                 2 => Content::Held(cursor.resource()),
                 3 => Content::Open(Box::new(Open::read(&mut cursor))),
+                4 => Content::Post(Post::read(&mut cursor)),
                 other => panic!("a content of kind {other}"),
             },
         };
@@ -373,6 +382,10 @@ impl Row {
             Content::Open(open) => {
                 out.push(3);
                 open.layout(&mut out);
+            }
+            Content::Post(post) => {
+                out.push(4);
+                post.layout(&mut out);
             }
         }
         sha(&[&out])
@@ -419,6 +432,8 @@ pub struct State {
     pub own_rows: u64,
     pub open: u64,
     pub unknown: u64,
+    /// Messages that wait, that are in doubt, that are dead; ordering keys that are blocked.
+    pub posts: [u64; 4],
     pub executed: u64,
     pub resolved: u64,
     pub differences: u64,
@@ -443,6 +458,7 @@ impl State {
             own_rows: cursor.number(),
             open: cursor.number(),
             unknown: cursor.number(),
+            posts: std::array::from_fn(|_| cursor.number()),
             executed: cursor.number(),
             resolved: cursor.number(),
             differences: cursor.number(),

@@ -46,6 +46,7 @@ impl State {
         for number in [self.records, self.rows, self.own_rows, self.open, self.unknown] {
             put_number(&mut out, number);
         }
+        self.posts.iter().for_each(|number| put_number(&mut out, *number));
         for number in [self.executed, self.resolved, self.differences] {
             put_number(&mut out, number);
         }
@@ -84,6 +85,10 @@ impl Row {
             Content::Open(open) => {
                 out.push(3);
                 open.put(&mut out);
+            }
+            Content::Post(post) => {
+                out.push(4);
+                out.extend(&post.bytes);
             }
         }
         out
