@@ -16,6 +16,7 @@ mod filter;
 mod found;
 #[cfg(test)]
 mod golden_tests;
+pub(crate) mod index;
 mod late;
 #[cfg(test)]
 #[cfg(feature = "testing")]

@@ -259,7 +259,7 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
         }
     }
     counts("journal", journal.len()?, state.blocks)?;
-    counts("index", read.open_table(INDEX)?.len()?, state.indexed)?;
+    counts("index", read.open_table(INDEX)?.len()?, state.index_rows)?;
     counts("resource", read.open_table(RESOURCE)?.len()?, state.settled)?;
     Ok((identity, state, classes))
 }
@@ -291,8 +291,11 @@ fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Faul
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
         return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
     }
-    let State { epoch, last_seq, records, rows, executed, blocks, indexed, settled, .. } = *state;
-    if [epoch, last_seq, records, rows, executed, blocks, indexed, settled].iter().any(|&n| n > SEQ_MAX) {
+    let State { epoch, last_seq, records, rows, executed, blocks, indexed, index_rows, settled, .. } = *state;
+    if [epoch, last_seq, records, rows, executed, blocks, indexed, index_rows, settled]
+        .iter()
+        .any(|&n| n > SEQ_MAX)
+    {
         return of_state("a count is larger than any store's");
     }
     if state.merged_to > state.sweep_to || state.sweep_to > state.last_seq {
