@@ -21,8 +21,8 @@ use crate::core::record::Position;
 const ENTRY_BYTES: usize = size_of::<IndexKey>() + size_of::<JournalKey>();
 /// The pages that the storage engine gives to the largest block, in bytes.
 const BLOCK_BYTES_MAX: usize = 16 * 1024;
-/// How full these pages may be, in percent, before a block is split. What is merged at once still fits then, and
-/// each half fills half of them.
+/// How full these pages may be, in percent, before a block is split. What is merged at once still fits then,
+/// and each half fills half of them.
 const FULL_PERCENT: usize = 92;
 /// The most scopes that a block has.
 pub(super) const SCOPES_MAX: usize = BLOCK_BYTES_MAX * FULL_PERCENT / 100 / ENTRY_BYTES;
@@ -188,6 +188,19 @@ pub(super) fn merge(
         rest = behind;
     }
     Ok(())
+}
+
+/// How many scopes any bytes have as a block under a key. For the fuzz targets.
+#[cfg(feature = "testing")]
+pub(crate) fn read_all(key: &[u8; 16], value: &[u8]) -> Result<usize, Fault> {
+    let scopes = Scopes::read(key, value)?;
+    let mut last = None;
+    for (scope, position) in scopes.from(&FIRST) {
+        assert!(scope.0 >= *key && last.is_none_or(|last| last < scope.0), "scopes are out of order");
+        assert_eq!(scopes.find(scope), Some(position), "a scope is not where it is");
+        last = Some(scope.0);
+    }
+    Ok(scopes.0.len())
 }
 
 /// What is known with what is new, one for each scope, in their order.

@@ -162,7 +162,11 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     if checked {
         // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
         let mut learning = Learning::of(&db);
-        while learning.slice(&db, usize::MAX)? {}
+        match std::iter::repeat_with(|| learning.slice(&db, usize::MAX)).find(|more| *more != Ok(true)) {
+            // Without the filter every scope is looked up, and who asks for one of a damaged block is told.
+            Some(Ok(_) | Err(Fault::Damaged(_) | Fault::Newer(_))) | None => {}
+            Some(Err(fault)) => return Err(fault.into()),
+        }
     }
     Ok(Opened { db, state, checked })
 }

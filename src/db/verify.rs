@@ -377,7 +377,12 @@ impl Walk {
     /// What waits is as sound as what is merged.
     fn late(&mut self, seen: &Seen<'_>) -> Result<(), Fault> {
         for (scope, position) in seen.late.scopes() {
-            self.report.records += u64::from(index::find(&seen.snapshot.index, scope)?.is_none());
+            let merged = match index::find(&seen.snapshot.index, scope) {
+                // The index's own check tells it.
+                Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
+                merged => merged?,
+            };
+            self.report.records += u64::from(merged.is_none());
             self.leads(seen, scope, position)?;
         }
         for (key, framed) in seen.late.rows() {
@@ -426,9 +431,15 @@ fn check_indexed(
     if entry.transition == Transition::Unprotected {
         return Ok(());
     }
-    let Some(newest) = seen.newest(scope)? else {
-        report.fault(&place(position), "the index does not know its scope");
-        return Ok(());
+    let newest = match seen.newest(scope) {
+        Ok(Some(newest)) => newest,
+        Ok(None) => {
+            report.fault(&place(position), "the index does not know its scope");
+            return Ok(());
+        }
+        // The index's own check tells it.
+        Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()),
+        Err(fault) => return Err(fault),
     };
     if !invariants::merged_or_whole(position.seq, merged_to, seen.late.scope(scope).map(|newest| newest.seq))
     {

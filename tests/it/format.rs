@@ -12,6 +12,7 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable};
 
 pub use self::reader::*;
+pub use self::writer::scopes_value;
 
 /// A whole store, read by the page alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,8 @@ pub struct Read {
     pub classes: BTreeMap<u16, [u64; 3]>,
     pub blocks: BTreeMap<[u8; 10], Block>,
     pub journal: BTreeMap<[u8; 10], Entry>,
-    /// The table `index`, and what waits laid over it.
+    /// The table `index`, what its blocks say together, and what waits laid over that.
+    pub index_rows: BTreeMap<[u8; 16], Scopes>,
     pub index_table: BTreeMap<[u8; 16], [u8; 10]>,
     pub index: BTreeMap<[u8; 16], [u8; 10]>,
     /// The table `resource`, and what waits laid over it.
@@ -55,6 +57,7 @@ impl Read {
             classes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             journal: BTreeMap::new(),
+            index_rows: BTreeMap::new(),
             index_table: BTreeMap::new(),
             index: BTreeMap::new(),
             row_table: BTreeMap::new(),
@@ -85,9 +88,13 @@ impl Read {
             }
             self.blocks.insert(*key.value(), block);
         }
-        for item in read.open_table(INDEX).unwrap().iter().unwrap() {
-            let (scope, position) = item.unwrap();
-            self.index_table.insert(*scope.value(), *position.value());
+        let index = read.open_table(INDEX).unwrap();
+        let keys: Vec<[u8; 16]> = index.iter().unwrap().map(|item| *item.unwrap().0.value()).collect();
+        assert!(keys.first().is_none_or(|first| *first == [0; 16]), "every scope has a block");
+        for (at, key) in keys.iter().enumerate() {
+            let scopes = scopes(key, keys.get(at + 1), index.get(key).unwrap().unwrap().value());
+            self.index_table.extend(scopes.iter().copied());
+            self.index_rows.insert(*key, scopes);
         }
         for item in read.open_table(RESOURCE).unwrap().iter().unwrap() {
             let (key, frame) = item.unwrap();
@@ -190,16 +197,20 @@ impl Read {
     }
 
     fn check_counts(&self) {
-        let State { records, rows, executed, blocks, indexed, settled, .. } = self.said;
+        let State { records, rows, executed, blocks, indexed, index_rows, settled, .. } = self.said;
         let found = [
             self.index.len(),
             self.rows.len(),
             self.journal.len(),
             self.blocks.len(),
             self.index_table.len(),
+            self.index_rows.len(),
             self.row_table.len(),
         ];
-        assert_eq!(found.map(|len| len as u64), [records, rows, executed, blocks, indexed, settled]);
+        assert_eq!(
+            found.map(|len| len as u64),
+            [records, rows, executed, blocks, indexed, index_rows, settled]
+        );
     }
 
     /// What the sweep has passed is in the tables: without it nothing else is laid over them.

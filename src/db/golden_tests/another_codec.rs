@@ -40,6 +40,7 @@ struct WState {
     executed: u64,
     blocks: u64,
     indexed: u64,
+    index_rows: u64,
     settled: u64,
     heads: Vec<WHead>,
 }
@@ -166,7 +167,7 @@ fn reads_meta_and_classes() {
     assert_eq!((read.merged_to, read.sweep_to), (wrote.merged_to, wrote.sweep_to));
     assert_eq!(read.swept, WSwept { scope: Some([0xBA; 16]), row: Some(b"sstock\0pen".to_vec()) });
     assert_eq!((read.records, read.rows, read.executed), (wrote.records, wrote.rows, wrote.executed));
-    assert_eq!((read.blocks, read.indexed, read.settled), (252, 253, 254));
+    assert_eq!((read.blocks, read.indexed, read.index_rows, read.settled), (252, 253, 254, 255));
     let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
     assert_eq!(read.heads.len(), 1);
     assert_eq!(

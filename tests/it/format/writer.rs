@@ -1,6 +1,8 @@
 //! The same pieces as bytes again, for tests that change a file with every checksum right.
 
-use super::reader::{Block, Content, Image, JOURNAL_NUMBER, Resource, Row, State, Swept, framed};
+use super::reader::{
+    Block, Content, INDEX_NUMBER, Image, JOURNAL_NUMBER, Resource, Row, State, Swept, framed,
+};
 
 pub fn put_number(out: &mut Vec<u8>, number: u64) {
     let little = number.to_le_bytes();
@@ -36,7 +38,8 @@ impl State {
         scope.iter().for_each(|last| out.extend(last));
         out.push(u8::from(row.is_some()));
         row.iter().for_each(|last| put_bytes(&mut out, last));
-        for number in [self.records, self.rows, self.executed, self.blocks, self.indexed, self.settled] {
+        let Self { records, rows, executed, blocks, indexed, index_rows, settled, .. } = *self;
+        for number in [records, rows, executed, blocks, indexed, index_rows, settled] {
             put_number(&mut out, number);
         }
         put_number(&mut out, self.heads.len() as u64);
@@ -73,6 +76,12 @@ impl Row {
         }
         out
     }
+}
+
+/// A row of `index`.
+pub fn scopes_value(key: &[u8; 16], scopes: &[([u8; 16], [u8; 10])]) -> Vec<u8> {
+    let body = scopes.iter().flat_map(|(scope, position)| [&scope[..], position].concat());
+    framed(INDEX_NUMBER, key, 8, &body.collect::<Vec<_>>())
 }
 
 impl Block {
