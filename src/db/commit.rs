@@ -191,7 +191,7 @@ fn merge(
 ) -> Result<(), Fault> {
     if !slice.scopes.is_empty() {
         let mut table = write.open_table(INDEX)?;
-        index::merge(&mut table, &slice.scopes, next)?;
+        index::merge(&mut table, &slice.scopes, slice.scopes_max, next)?;
     }
     if slice.rows.is_empty() && settled.is_empty() {
         return Ok(());

@@ -19,15 +19,26 @@ use crate::core::record::Position;
 
 /// A digest, then a position.
 const ENTRY_BYTES: usize = size_of::<IndexKey>() + size_of::<JournalKey>();
-/// The pages that the storage engine gives to the largest block, in bytes.
+/// The pages that the storage engine gives to the largest block, in bytes; of larger ones fewer are touched,
+/// and more is written.
 const BLOCK_BYTES_MAX: usize = 16 * 1024;
-/// How full these pages may be, in percent, before a block is split. What is merged at once still fits then,
+/// Its least allocation.
+const BLOCK_BYTES_MIN: usize = 4 * 1024;
+/// What waits in memory for each byte of a block. Little that waits lies far apart in the table: each scope
+/// would rewrite a block by itself, so that is to be small.
+const LATE_PER_BLOCK: usize = 1024;
+/// How full its pages may be, in percent, before a block is split. What is merged at once still fits then,
 /// and each half fills half of them.
 const FULL_PERCENT: usize = 92;
-/// The most scopes that a block has.
-pub(super) const SCOPES_MAX: usize = BLOCK_BYTES_MAX * FULL_PERCENT / 100 / ENTRY_BYTES;
 /// The key of the first block: every scope has a block that it belongs into.
 pub(super) const FIRST: IndexKey = [0; 16];
+
+/// The most scopes of a block that is written where so many bytes may wait.
+pub(super) fn scopes_max(late_bytes: usize) -> usize {
+    let bytes = (late_bytes / LATE_PER_BLOCK).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    let pages = bytes.next_power_of_two().min(BLOCK_BYTES_MAX);
+    pages * FULL_PERCENT / 100 / ENTRY_BYTES
+}
 
 /// The scopes of one block, checked.
 #[derive(Clone, Copy)]
@@ -150,10 +161,11 @@ where
     Ok(Some((*key.value(), value)))
 }
 
-/// Puts scopes, in their order, into their blocks.
+/// Puts scopes, in their order, into their blocks, and splits those that have more than `scopes_max` then.
 pub(super) fn merge(
     index: &mut redb::Table<'_, &'static IndexKey, &'static [u8]>,
     scopes: &[(ScopeDigest, Position)],
+    scopes_max: usize,
     state: &mut State,
 ) -> Result<(), Fault> {
     let (mut body, mut value) = (Vec::new(), Vec::new());
@@ -174,7 +186,7 @@ pub(super) fn merge(
         let is_new = block.is_none();
         drop(block);
         let mut rows = 0;
-        for (key, scopes) in cut(key, &body) {
+        for (key, scopes) in cut(key, &body, scopes_max) {
             value.clear();
             envelope::frame_into(&mut value, Table::Index, &key, Kind::Scopes, |framed| {
                 framed.extend_from_slice(scopes.as_flattened());
@@ -222,8 +234,9 @@ fn put(known: Scopes<'_>, new: &[(ScopeDigest, Position)], out: &mut Vec<[u8; EN
 fn cut(
     key: IndexKey,
     scopes: &[[u8; ENTRY_BYTES]],
+    scopes_max: usize,
 ) -> impl Iterator<Item = (IndexKey, &[[u8; ENTRY_BYTES]])> {
-    let parts = scopes.len().div_ceil(SCOPES_MAX).max(1);
+    let parts = scopes.len().div_ceil(scopes_max).max(1);
     let of_part = scopes.len().div_ceil(parts).max(1);
     scopes.chunks(of_part).enumerate().map(move |(number, part)| match part.first() {
         Some(first) if number > 0 => (digest(first).to_be_bytes(), part),

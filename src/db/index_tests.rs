@@ -9,13 +9,17 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
-use super::index::{self, FIRST, SCOPES_MAX, Scopes};
+use super::index::{self, FIRST, Scopes};
 use super::stored::State;
 use super::tables::{INDEX, IndexKey};
 use crate::core::name::ScopeDigest;
 use crate::core::record::{ClassId, Position};
 
 const ALL_ONES: IndexKey = [0xFF; 16];
+/// With this much that may wait blocks are the largest.
+const LATE_BYTES: usize = 16 << 20;
+/// The most scopes of the largest and of the smallest block.
+const SCOPES_MAX: [usize; 2] = [579, 144];
 
 fn scope(number: u128) -> ScopeDigest {
     ScopeDigest(number.to_be_bytes())
@@ -31,6 +35,7 @@ struct Bench {
     database: Option<Database>,
     state: State,
     model: BTreeMap<ScopeDigest, Position>,
+    scopes_max: usize,
 }
 
 impl Bench {
@@ -40,7 +45,13 @@ impl Bench {
         let write = database.begin_write().unwrap();
         write.open_table(INDEX).unwrap();
         write.commit().unwrap();
-        Self { dir, database: Some(database), state: State::default(), model: BTreeMap::new() }
+        Self {
+            dir,
+            database: Some(database),
+            state: State::default(),
+            model: BTreeMap::new(),
+            scopes_max: SCOPES_MAX[0],
+        }
     }
 
     fn database(&self) -> &Database {
@@ -62,7 +73,7 @@ impl Bench {
         self.model.extend(scopes);
         let write = self.database().begin_write().unwrap();
         let mut state = self.state.clone();
-        index::merge(&mut write.open_table(INDEX).unwrap(), &slice, &mut state).unwrap();
+        index::merge(&mut write.open_table(INDEX).unwrap(), &slice, self.scopes_max, &mut state).unwrap();
         write.commit().unwrap();
         self.state = state;
     }
@@ -78,7 +89,7 @@ impl Bench {
         while let Some(start) = next {
             let Some(block) = index::block_of(&table, &start).unwrap() else { break };
             let scopes: Vec<_> = block.scopes().unwrap().from(&block.key).collect();
-            assert!((1..=SCOPES_MAX).contains(&scopes.len()), "a block of {}", scopes.len());
+            assert!((1..=SCOPES_MAX[0]).contains(&scopes.len()), "a block of {}", scopes.len());
             all.extend(scopes);
             next = block.end;
         }
@@ -132,6 +143,7 @@ proptest! {
             bench.merge(slice.into_iter().map(|number| { seq += 1; (scope(number), position(seq)) }));
             if reopens {
                 bench.reopen();
+                bench.scopes_max = SCOPES_MAX[usize::from(bench.scopes_max == SCOPES_MAX[0])];
             }
             bench.check();
         }
@@ -155,7 +167,7 @@ fn the_first_and_the_last_scope_there_can_be_are_found() {
     bench.check();
     bench.merge([(scope(u128::MAX), position(2)), (scope(0), position(3))]);
     bench.check();
-    for number in 0..u64::try_from(3 * SCOPES_MAX).unwrap() {
+    for number in 0..u64::try_from(3 * SCOPES_MAX[0]).unwrap() {
         bench.model.entry(scope(u128::from(number) << 100)).or_insert(position(number));
     }
     bench.merge(bench.model.clone());
@@ -167,14 +179,15 @@ fn the_first_and_the_last_scope_there_can_be_are_found() {
 #[test]
 fn a_full_block_is_split_in_two_halves_and_what_is_newer_takes_no_room() {
     let mut bench = Bench::new();
-    let all =
-        |first: u64| (0..SCOPES_MAX as u64).map(move |at| (scope(u128::from(first + 2 * at)), position(at)));
+    let all = |first: u64| {
+        (0..SCOPES_MAX[0] as u64).map(move |at| (scope(u128::from(first + 2 * at)), position(at)))
+    };
     bench.merge(all(10));
     bench
         .merge(all(10).map(|(scope, Position { class, seq })| (scope, Position { class, seq: seq + 1_000 })));
     assert_eq!(bench.keys(), [FIRST]);
     bench.merge([(scope(11), position(1))]);
-    let half = SCOPES_MAX.div_ceil(2) as u64;
+    let half = SCOPES_MAX[0].div_ceil(2) as u64;
     assert_eq!(bench.state.index_rows, 2);
     let border = bench.keys()[1];
     let in_first = bench.model.range(..ScopeDigest(border)).count() as u64;
@@ -187,13 +200,18 @@ fn a_full_block_is_split_in_two_halves_and_what_is_newer_takes_no_room() {
     bench.check();
 }
 
-/// Each half of the largest block fills its pages as the whole one does.
+/// The largest blocks where much waits, blocks of one page where little does; each fills its pages, and so does
+/// each half of it.
 #[test]
 fn blocks_fill_the_pages_of_the_storage_engine() {
     const ENGINE_AND_FRAME_BYTES: usize = 64;
-    let bytes = SCOPES_MAX * 26 + ENGINE_AND_FRAME_BYTES;
-    let pages = bytes.next_power_of_two();
-    assert!(pages >= 4096 && bytes * 100 >= pages * 90, "{bytes} of {pages}");
+    for (late_bytes, pages) in
+        [(0, 4096), (512 << 10, 4096), (8 << 20, 8192), (LATE_BYTES, 16_384), (usize::MAX, 16_384)]
+    {
+        let bytes = index::scopes_max(late_bytes) * 26 + ENGINE_AND_FRAME_BYTES;
+        assert!(bytes <= pages && bytes * 100 >= pages * 90, "{bytes} of {pages}");
+    }
+    assert_eq!([LATE_BYTES, 0].map(index::scopes_max), SCOPES_MAX);
 }
 
 /// The body of a block with these scopes, in this order.
@@ -235,7 +253,8 @@ fn tells(blocks: &[(u128, Vec<u8>)], asked: u128, what: &str) {
     let read = index::block_of(&table, &asked.to_be_bytes());
     told(read.and_then(|block| block.unwrap().scopes().map(drop)).unwrap_err());
     let before = table.len().unwrap();
-    let merged = index::merge(&mut table, &[(scope(asked), position(1))], &mut State::default());
+    let merged =
+        index::merge(&mut table, &[(scope(asked), position(1))], SCOPES_MAX[0], &mut State::default());
     told(merged.unwrap_err());
     assert_eq!(table.len().unwrap(), before);
 }
@@ -289,7 +308,7 @@ fn a_scope_behind_the_end_of_its_block_is_damage() {
         "table index from scope 00000000000000000000000000000000 on: a scope belongs into the block behind";
     let told = |fault: Fault| assert!(fault.to_string().contains(what), "{fault}");
     told(index::block_of(&table, &FIRST).unwrap().unwrap().scopes().map(drop).unwrap_err());
-    let merged = index::merge(&mut table, &[(scope(5), position(1))], &mut State::default());
+    let merged = index::merge(&mut table, &[(scope(5), position(1))], SCOPES_MAX[0], &mut State::default());
     told(merged.unwrap_err());
     assert!(index::block_of(&table, &ALL_ONES).unwrap().unwrap().scopes().is_ok());
 }
