@@ -111,7 +111,7 @@ fn a_message_is_made_with_its_command_or_not_at_all() {
         Ok(Outcome::succeeded(201))
     };
     let failed = store.execute(&request("a"), |fx| {
-        make(fx)?;
+        let _ = make(fx)?;
         Err("no".into())
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Aborted);
