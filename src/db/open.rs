@@ -103,20 +103,7 @@ pub(crate) struct Opened {
 
 /// Opens what is there; with `birth` makes a new file where there is none.
 pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Result<Opened, Unopened> {
-    let (len, head) = match (disk.look().map_err(Unopened::Disk)?, birth) {
-        (Found::Missing, Some(birth)) => {
-            create(disk, how, birth)?;
-            match disk.look().map_err(Unopened::Disk)? {
-                Found::File { len, head } => (len, head),
-                _ => return Err(Unopened::Missing),
-            }
-        }
-        (Found::Missing, None) => return Err(Unopened::Missing),
-        (Found::DirectoryMissing, _) => return Err(Unopened::DirectoryMissing),
-        (Found::NotAFile(what), _) => return Err(Unopened::NotAFile(what)),
-        (Found::Empty, _) => return Err(Unopened::Empty),
-        (Found::File { len, head }, _) => (len, head),
-    };
+    let (len, head) = found(disk, how, birth)?;
     if head.len() <= REDB_MAGIC.len() || head[..REDB_MAGIC.len()] != REDB_MAGIC {
         return Err(Unopened::Foreign);
     }
@@ -172,6 +159,24 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         }
     }
     Ok(Opened { db, state, checked })
+}
+
+/// The length of what is there, made where it may be, and how it begins.
+fn found(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Result<(u64, Vec<u8>), Unopened> {
+    match (disk.look().map_err(Unopened::Disk)?, birth) {
+        (Found::Missing, Some(birth)) => {
+            create(disk, how, birth)?;
+            match disk.look().map_err(Unopened::Disk)? {
+                Found::File { len, head } => Ok((len, head)),
+                _ => Err(Unopened::Missing),
+            }
+        }
+        (Found::Missing, None) => Err(Unopened::Missing),
+        (Found::DirectoryMissing, _) => Err(Unopened::DirectoryMissing),
+        (Found::NotAFile(what), _) => Err(Unopened::NotAFile(what)),
+        (Found::Empty, _) => Err(Unopened::Empty),
+        (Found::File { len, head }, _) => Ok((len, head)),
+    }
 }
 
 /// A disk that does not let us says so by its kind; all else is what the engine found.

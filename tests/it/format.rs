@@ -628,8 +628,8 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
 
     let moved = open("s-moved");
     assert_eq!(moved.input, Some(br#"{"cents":1200}"#.to_vec()));
-    assert_eq!(moved.granted, (1, 6_000));
-    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 6_000));
+    assert_eq!(moved.granted, (1, 67_000));
+    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 67_000));
     let step = |name: &str, contract, settles_within, started, state| Step {
         name: name.to_owned(),
         contract,
@@ -639,7 +639,7 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
     };
     let charge = step("charge", 1, 900_000, started, answer(b"\"ch_17\""));
     let label = step("label", 0, 70_000_000, started, StepState::Open);
-    let mail = step("mail", 2, 0, (1, 7_000), StepState::NotApplied);
+    let mail = step("mail", 2, 0, (1, 68_000), StepState::NotApplied);
     assert_eq!(moved.steps, [charge, label, mail]);
     let point = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
     assert_eq!(moved.points, [point("charged", b"\"ch_17\""), point("told", b"null")]);
@@ -656,7 +656,7 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
     assert!(matches!(open("s-lapsed").phase, Phase::Unknown { settled: false, .. }));
     let taken = open("s-taken");
     assert_eq!((taken.phase, taken.attempt, taken.steps.len()), (Phase::Processing, 2, 1));
-    assert!(taken.granted.1 > 37_000 && taken.steps[0].started.1 < 9_000);
+    assert!(taken.granted.1 > 98_000 && taken.steps[0].started.1 < 70_000);
 }
 
 #[test]
