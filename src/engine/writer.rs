@@ -118,8 +118,8 @@ impl PageRows {
             (known.row, known.changed_by) = (row, Some(by));
             return;
         }
-        // Of the store's own rows who writes one without a look at it makes it, and who removes one knows that
-        // it is there.
+        // Of the store's own rows who writes one without a look at it makes it, and who removes one knows
+        // that it is there.
         let was_there = row.is_none() && key.is_own();
         self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
     }
