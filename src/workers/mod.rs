@@ -33,7 +33,8 @@ use crate::store::Store;
 /// The most threads of one runner.
 const THREADS_MAX: usize = 1024;
 
-/// Time-driven work of a store: sends messages, does jobs, finds out what became of commands. Nothing runs unless it is ticked or started.
+/// Time-driven work of a store: sends messages, does jobs, finds out what became of commands. Nothing runs
+/// unless it is ticked or started.
 ///
 /// Closures run on the thread that ticks, or on the runner's, and may block; of one destination several may
 /// run at once, on several threads. Several runners may serve one store: a message is taken by one of them.
@@ -139,10 +140,10 @@ impl Workers {
         self
     }
 
-    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts at
-    /// once, `NotApplied` once a request can no longer arrive (see
-    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked again
-    /// later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
+    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts
+    /// at once, `NotApplied` once a request can no longer arrive (see
+    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked
+    /// again later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
     pub fn probe<T: serde::Serialize + 'static>(
         mut self,
         operation: &Operation,
@@ -154,8 +155,8 @@ impl Workers {
         self
     }
 
-    /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on, without
-    /// waiting for the client: each with its input, answers and points, as the next
+    /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on,
+    /// without waiting for the client: each with its input, answers and points, as the next
     /// [`Store::begin`](crate::Store::begin) would get it. A run that fails is tried again with backoff, 16
     /// times; then the command waits for people, or for its client.
     pub fn resume(
