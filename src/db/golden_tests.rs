@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::Unreadable;
+use super::index;
 use super::stored::{
     Directory, Framed, Head, Identity, Image, LateRow, Listed, State, StoredClass, StoredEntry, StoredRow,
     Swept, Tail,
@@ -103,7 +104,8 @@ fn state() -> State {
         differences: 246,
         blocks: 252,
         indexed: 253,
-        settled: 254,
+        index_rows: 254,
+        settled: 255,
         heads: vec![Head { class: 1, seq: 251, entries: 2, link: [0xAB; 32] }],
     }
 }
@@ -398,6 +400,20 @@ fn row_key(name: &str) -> RowKey {
     }
 }
 
+/// A block of one scope: of several, a part is one, too.
+fn scopes() -> Sample {
+    let key = vec![0xEE; 16];
+    let body = [&[0xEF; 16][..], &position_key(POSITION)].concat();
+    let frame = envelope::frame(Table::Index, &key, Kind::Scopes, &body).unwrap();
+    let again = |body: &[u8]| {
+        let framed = envelope::frame(Table::Index, &[0xEE; 16], Kind::Scopes, body)?;
+        let scopes = index::Scopes::read(&[0xEE; 16], &framed).map_err(|fault| fault.to_string())?;
+        let packed = |(scope, position): (ScopeDigest, _)| [&scope.0[..], &position_key(position)].concat();
+        Ok(scopes.from(&index::FIRST).flat_map(packed).collect())
+    };
+    Sample { name: "scopes", table: Table::Index, key, kind: Kind::Scopes, frame, again }
+}
+
 fn bare_tail() -> Tail {
     Tail { rows: Vec::new(), state: None }
 }
@@ -422,6 +438,7 @@ fn samples() -> Vec<Sample> {
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
         samples.push(Sample::of(name, Table::Journal, key, Kind::Entry, &StoredEntry::from(&entry)));
     }
+    samples.push(scopes());
     for (name, row) in rows() {
         let key = row_key(name);
         samples.push(Sample::of(name, Table::Resource, key.as_bytes(), Kind::Row, &read_again(&row)));
@@ -511,8 +528,16 @@ fn a_frame_in_another_place_is_refused() {
     }
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Identity, Kind::State, Kind::Class, Kind::Entry, Kind::Row, Kind::Directory, Kind::Tail];
+const KINDS: [Kind; 8] = [
+    Kind::Identity,
+    Kind::State,
+    Kind::Class,
+    Kind::Entry,
+    Kind::Row,
+    Kind::Directory,
+    Kind::Tail,
+    Kind::Scopes,
+];
 
 #[test]
 fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {

@@ -16,6 +16,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 pub use self::claims::*;
 pub use self::messages::{Id, Post, Stage, Status, What};
 pub use self::reader::*;
+pub use self::writer::scopes_value;
 
 /// A whole store, read by the page alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,8 @@ pub struct Read {
     pub classes: BTreeMap<u16, [u64; 3]>,
     pub blocks: BTreeMap<[u8; 10], Block>,
     pub journal: BTreeMap<[u8; 10], Entry>,
-    /// The table `index`, and what waits laid over it.
+    /// The table `index`, what its blocks say together, and what waits laid over that.
+    pub index_rows: BTreeMap<[u8; 16], Scopes>,
     pub index_table: BTreeMap<[u8; 16], [u8; 10]>,
     pub index: BTreeMap<[u8; 16], [u8; 10]>,
     /// The table `resource`, and what waits laid over it.
@@ -59,6 +61,7 @@ impl Read {
             classes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             journal: BTreeMap::new(),
+            index_rows: BTreeMap::new(),
             index_table: BTreeMap::new(),
             index: BTreeMap::new(),
             row_table: BTreeMap::new(),
@@ -89,9 +92,13 @@ impl Read {
             }
             self.blocks.insert(*key.value(), block);
         }
-        for item in read.open_table(INDEX).unwrap().iter().unwrap() {
-            let (scope, position) = item.unwrap();
-            self.index_table.insert(*scope.value(), *position.value());
+        let index = read.open_table(INDEX).unwrap();
+        let keys: Vec<[u8; 16]> = index.iter().unwrap().map(|item| *item.unwrap().0.value()).collect();
+        assert!(keys.first().is_none_or(|first| *first == [0; 16]), "every scope has a block");
+        for (at, key) in keys.iter().enumerate() {
+            let scopes = scopes(key, keys.get(at + 1), index.get(key).unwrap().unwrap().value());
+            self.index_table.extend(scopes.iter().copied());
+            self.index_rows.insert(*key, scopes);
         }
         for item in read.open_table(RESOURCE).unwrap().iter().unwrap() {
             let (key, frame) = item.unwrap();
@@ -198,7 +205,7 @@ impl Read {
 
     fn check_counts(&self) {
         let State { records, rows, own_rows, open, unknown, executed, .. } = self.said;
-        let State { resolved, differences, blocks, indexed, settled, .. } = self.said;
+        let State { resolved, differences, blocks, indexed, index_rows, settled, .. } = self.said;
         let opens: Vec<&Open> = self.open_commands().map(|(_, open)| open).collect();
         let open_rows = self.rows.keys().filter(|key| key[0] == b'o').count();
         assert!(opens.len() == open_rows, "an open row without an open command, or the other way round");
@@ -222,9 +229,10 @@ impl Read {
             self.rows.len() - own,
             self.blocks.len(),
             self.index_table.len(),
+            self.index_rows.len(),
             self.row_table.len(),
         ];
-        assert_eq!(found.map(|len| len as u64), [records, rows, blocks, indexed, settled]);
+        assert_eq!(found.map(|len| len as u64), [records, rows, blocks, indexed, index_rows, settled]);
     }
 
     /// Commands that were begun and are not finished, with the rows that hold them.

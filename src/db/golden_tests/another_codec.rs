@@ -46,6 +46,7 @@ struct WState {
     differences: u64,
     blocks: u64,
     indexed: u64,
+    index_rows: u64,
     settled: u64,
     heads: Vec<WHead>,
 }
@@ -322,7 +323,7 @@ fn reads_meta_and_classes() {
     assert_eq!((read.own_rows, read.open, read.unknown), (1_000, 999, 998));
     assert_eq!(read.posts, (997, 996, 995, 994));
     assert_eq!((read.resolved, read.differences), (245, 246));
-    assert_eq!((read.blocks, read.indexed, read.settled), (252, 253, 254));
+    assert_eq!((read.blocks, read.indexed, read.index_rows, read.settled), (252, 253, 254, 255));
     let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
     assert_eq!(read.heads.len(), 1);
     assert_eq!(

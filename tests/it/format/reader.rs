@@ -10,13 +10,14 @@ use super::messages::Post;
 pub const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 pub const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
 pub const JOURNAL: TableDefinition<&[u8; 10], &[u8]> = TableDefinition::new("journal");
-pub const INDEX: TableDefinition<&[u8; 16], &[u8; 10]> = TableDefinition::new("index");
+pub const INDEX: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("index");
 pub const RESOURCE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("resource");
 
 /// Tables by the number in their checksums.
 pub const META_NUMBER: u8 = 1;
 pub const CLASS_NUMBER: u8 = 2;
 pub const JOURNAL_NUMBER: u8 = 3;
+pub const INDEX_NUMBER: u8 = 4;
 pub const RESOURCE_NUMBER: u8 = 5;
 
 /// A frame around a body.
@@ -439,6 +440,7 @@ pub struct State {
     pub differences: u64,
     pub blocks: u64,
     pub indexed: u64,
+    pub index_rows: u64,
     pub settled: u64,
     pub heads: Vec<Head>,
 }
@@ -464,6 +466,7 @@ impl State {
             differences: cursor.number(),
             blocks: cursor.number(),
             indexed: cursor.number(),
+            index_rows: cursor.number(),
             settled: cursor.number(),
             heads: cursor.list(|cursor| Head {
                 class: cursor.number(),
@@ -539,6 +542,21 @@ impl Block {
     pub fn last_seq(&self, key: &[u8; 10]) -> u64 {
         seq_of(key) + self.entries.last().unwrap().above
     }
+}
+
+/// The scopes of a row of `index`, each with a position.
+pub type Scopes = Vec<([u8; 16], [u8; 10])>;
+
+/// Reads one; `end` is the key of the next.
+pub fn scopes(key: &[u8; 16], end: Option<&[u8; 16]>, value: &[u8]) -> Scopes {
+    let body = unframed(INDEX_NUMBER, key, 8, value);
+    let (mut cursor, mut scopes) = (Cursor(&body), Vec::new());
+    while !cursor.0.is_empty() {
+        scopes.push((cursor.array(), cursor.array()));
+    }
+    assert!(!scopes.is_empty() && scopes.is_sorted_by(|one, next| one.0 < next.0), "the order of scopes");
+    assert!(scopes.iter().all(|(scope, _)| scope >= key && end.is_none_or(|end| scope < end)), "a range");
+    scopes
 }
 
 pub fn seq_of(key: &[u8; 10]) -> u64 {
