@@ -4,6 +4,13 @@
 //!
 //! Run it with `cargo run --example checkout`; it works in a temporary directory and checks what it claims.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example: it fails loudly, waits as a client would, and prints"
+)]
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -257,12 +257,10 @@ impl Store {
         evidence: Evidence,
         actor: &str,
     ) -> Result<Status, Error> {
-        match how {
-            Resolution::NotApplied => self.engine().resolve(case, None, &evidence, actor),
-            Resolution::Finished(body) => {
-                self.engine().resolve(case, Some(&|staging| typed(staging, &body)), &evidence, actor)
-            }
-        }
+        let Resolution::Finished(body) = how else {
+            return self.engine().resolve(case, None, &evidence, actor);
+        };
+        self.engine().resolve(case, Some(&|staging| typed(staging, &body)), &evidence, actor)
     }
 
     /// All scopes that have a status: open commands first, then outcomes in the order of the journal.

@@ -1,5 +1,5 @@
-//! Blocks of scopes against a map: what was merged is found and nothing else is, however the blocks were split;
-//! and no block that a program would not write passes for one.
+//! Blocks of scopes against a map: what was merged is found and nothing else is, however the blocks were
+//! split; and no block that a program would not write passes for one.
 
 use std::collections::BTreeMap;
 
@@ -158,7 +158,8 @@ fn an_empty_table_has_no_scope() {
     bench.check();
 }
 
-/// The first block begins before the least scope that it has, and the last one ends with the greatest there is.
+/// The first block begins before the least scope that it has, and the last one ends with the greatest
+/// there is.
 #[test]
 fn the_first_and_the_last_scope_there_can_be_are_found() {
     let mut bench = Bench::new();
@@ -200,8 +201,8 @@ fn a_full_block_is_split_in_two_halves_and_what_is_newer_takes_no_room() {
     bench.check();
 }
 
-/// The largest blocks where much waits, blocks of one page where little does; each fills its pages, and so does
-/// each half of it.
+/// The largest blocks where much waits, blocks of one page where little does; each fills its pages, and so
+/// does each half of it.
 #[test]
 fn blocks_fill_the_pages_of_the_storage_engine() {
     const ENGINE_AND_FRAME_BYTES: usize = 64;
@@ -296,7 +297,8 @@ fn a_block_that_is_missing_before_all_others_is_damage() {
     tells(&[(KEY, value(KEY, &body(&[KEY])))], KEY - 1, "its first block is missing");
 }
 
-/// A look-up in the block behind cannot know of it; whoever goes through the table or changes the block tells.
+/// A look-up in the block behind cannot know of it; whoever goes through the table or changes the block
+/// tells.
 #[test]
 fn a_scope_behind_the_end_of_its_block_is_damage() {
     let bench = Bench::new();

@@ -140,11 +140,10 @@ impl Workers {
         self
     }
 
-    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied`
-    /// counts at once, `NotApplied` once a request can no longer arrive (see
-    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are
-    /// asked again later, backed off from 1 second to 10 minutes. What is found out is written with its
-    /// evidence.
+    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts
+    /// at once, `NotApplied` once a request can no longer arrive (see
+    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked
+    /// again later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
     pub fn probe<T: serde::Serialize + 'static>(
         mut self,
         operation: &Operation,

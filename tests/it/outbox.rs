@@ -280,6 +280,31 @@ fn c068_what_is_sent_again_after_a_kill_is_known_again() {
     clean(&store);
 }
 
+/// The power goes in the middle of a call that may not be repeated: whether it has arrived nobody knows, and
+/// nobody guesses.
+#[test]
+fn what_may_not_be_repeated_is_not_sent_again_after_a_kill() {
+    let clock = ManualClock::at(NOON);
+    let disk = SimDisk::seeded(5);
+    let store = disk.open(Options::new().clock(clock.clone())).unwrap();
+    let ids = [enqueue(&store, message(&BLIND, "x")), enqueue(&store, message(&BLIND, "y"))];
+    let cut: &'static Mutex<Option<SimDisk>> = Box::leak(Box::default());
+    let workers = sending(&store, &BLIND, move |_, _| {
+        cut.lock().unwrap().get_or_insert_with(|| disk.crash());
+        Ok(Delivered::Done(None))
+    });
+    let _ = workers.tick(); // Its store is cut off.
+    let left = cut.lock().unwrap().take().unwrap();
+    let store = left.open(Options::new().clock(clock.clone())).unwrap();
+    let workers = sending(&store, &BLIND, |_, _| unreachable!("it may have arrived"));
+    for lapsed in [2, 0, 0] {
+        assert_eq!(workers.tick().unwrap().lapsed, lapsed);
+        clock.advance(LATER);
+    }
+    assert!(ids.iter().all(|id| matches!(state(&store, *id), MessageState::Unknown { attempts: 1 })));
+    clean(&store);
+}
+
 #[test]
 fn c069_an_outage_with_restarts_loses_no_message_and_no_header() {
     let clock = ManualClock::at(NOON);

@@ -5,9 +5,8 @@
 //! `tests/fixtures/webhooks.csv` has the ids, kinds and lengths of 329 deliveries; `ONECHO_WEBHOOKS` names a
 //! file of whole ones, a JSON object with `webhook_id` and `event` a line, to be used in their place.
 
-#![expect(clippy::unwrap_used, reason = "a test: it fails loudly")]
-#![expect(clippy::disallowed_macros, reason = "the seed of a failure has to be seen")]
-#![expect(clippy::disallowed_methods, reason = "the child's threads end with it")]
+#![allow(clippy::disallowed_macros, reason = "the seed of a failure has to be seen")]
+#![allow(clippy::disallowed_methods, reason = "the child's threads end with it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};

@@ -251,6 +251,25 @@ fn settings_of_workers_are_checked_before_anything_runs() {
     assert_eq!(both.tick().unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// Messages in doubt of a time when their destination could be asked keep nobody from those behind them.
+#[test]
+fn what_a_program_cannot_ask_for_is_passed_over() {
+    const ASKED: Destination<String> = Destination::json("out", Contract::Queryable);
+    let (store, clock, _disk) = at_noon(Options::new());
+    let made: Vec<Message> = (0..100).map(|_| message(&ASKED, "in doubt")).collect();
+    store.enqueue(&SHOP, &made).unwrap();
+    let asking = Workers::new(&store)
+        .deliver(&ASKED, |_, _| Err("no answer".into()))
+        .query(&ASKED, |_, _| Err("no answer".into()));
+    assert_eq!(asking.tick().unwrap().unknown, 100);
+    clock.advance(LATER);
+    let id = enqueue(&store, &OUT, "new");
+    let workers = Workers::new(&store).deliver(&OUT, |_, _| Ok(Delivered::Done(None)));
+    assert_eq!(workers.tick().unwrap().delivered, 1);
+    assert!(matches!(state(&store, id), MessageState::Delivered { .. }));
+    assert_eq!(store.stats().messages_unknown, 100);
+}
+
 /// A due message that this program knows nothing to do with keeps nobody from the others.
 #[test]
 fn what_a_program_does_not_serve_waits_for_one_that_does() {

@@ -206,7 +206,7 @@ fn claims(merged: Merged) -> (tempfile::TempDir, PathBuf) {
     let (dir, path) = made(Merged::None);
     edit(&path, write_claims);
     if merged == Merged::All {
-        edit(&path, |write, store| merge(write, store));
+        edit(&path, merge);
     }
     Read::of(&path).check();
     (dir, path)
