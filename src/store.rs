@@ -250,6 +250,7 @@ impl Store {
     ///
     /// As [`Store::judge`]; `Invalid` for "not applied" of a command that has committed a point or whose step
     /// was applied; `Conflict` also when rows kept changing or a name is taken.
+    #[expect(clippy::needless_pass_by_value, reason = "evidence is given, as to `judge`")]
     pub fn resolve(
         &self,
         case: &Case,
