@@ -62,7 +62,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | none (default) | the library |
-//! | `cli` | the program `onecho`: ingest, get, status, list, stats, verify |
+//! | `cli` | the program `onecho`: ingest and run; get, status, list, history, stats, verify; resolve, cancel, outbox, inbox |
 //! | `testing` | `testing`: a clock and a disk in a test's hands, crash tests of your own code |
 //!
 //! Features add names and never change behaviour.
@@ -89,6 +89,7 @@ pub mod fuzzing;
 mod inbox;
 mod kind;
 mod message;
+mod message_record;
 mod names;
 mod operators;
 mod options;
@@ -128,6 +129,7 @@ pub use crate::engine::settings::Authority;
 pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
 pub use crate::message::{Delivered, Delivery, Destination, Message};
+pub use crate::message_record::{EventOrigin, MessageRecord};
 pub use crate::operators::Transition;
 pub use crate::options::Options;
 pub use crate::replay::{OutcomeRef, ReplayBuffer};

@@ -20,6 +20,8 @@ mod crash_mistakes;
 mod crash_model;
 mod crash_plan;
 mod damaged;
+#[cfg(feature = "cli")]
+mod decide;
 mod disk_faults;
 mod effects;
 mod errors;
@@ -39,6 +41,10 @@ mod outcomes;
 mod properties;
 mod races;
 mod replays;
+#[cfg(all(feature = "cli", unix))]
+mod run;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_kill;
 mod stopped;
 mod tidy;
 mod waiting;
