@@ -134,12 +134,6 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
-            Self::Execute
-            | Self::TakeOver { .. }
-            | Self::Lapse
-            | Self::Cancel
-            | Self::Enqueue { .. }
-            | Self::Job(_) => 0,
             Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {
@@ -150,7 +144,7 @@ impl Act {
                 point + moves.closed.iter().map(|closing| of_state(&closing.state)).sum::<usize>()
             }
             Self::Found { finding: Finding::Step { state: Some(state), .. }, .. } => of_state(state),
-            Self::Found { .. } => 0,
+            _ => 0,
         }
     }
 }

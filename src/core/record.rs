@@ -100,28 +100,27 @@ impl Transition {
 
     /// The transition of a stored number.
     pub fn of(number: u8) -> Option<Self> {
-        use Transition::*;
         const ALL: [Transition; 20] = [
-            Executed,
-            Unprotected,
-            Begun,
-            TakenOver,
-            Advanced,
-            Finished,
-            Aborted,
-            Unsure,
-            Lapsed,
-            Cancelled,
-            CancelAsked,
-            Judged,
-            Resolved,
-            Released,
-            Differed,
-            Enqueued,
-            Attempted,
-            Ended,
-            Handled,
-            Settled,
+            Transition::Executed,
+            Transition::Unprotected,
+            Transition::Begun,
+            Transition::TakenOver,
+            Transition::Advanced,
+            Transition::Finished,
+            Transition::Aborted,
+            Transition::Unsure,
+            Transition::Lapsed,
+            Transition::Cancelled,
+            Transition::CancelAsked,
+            Transition::Judged,
+            Transition::Resolved,
+            Transition::Released,
+            Transition::Differed,
+            Transition::Enqueued,
+            Transition::Attempted,
+            Transition::Ended,
+            Transition::Handled,
+            Transition::Settled,
         ];
         ALL.into_iter().find(|known| *known as u8 == number)
     }

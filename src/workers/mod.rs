@@ -3,6 +3,7 @@
 //! through the queue of the writer: they have no side door, and no lock is held while user code runs.
 
 mod outbox;
+mod recovery;
 mod runner;
 
 use std::collections::BTreeMap;
@@ -14,19 +15,25 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::outbox::Outbox;
+use self::recovery::Recovery;
 pub use self::runner::{Health, Running};
-use crate::core::claim::Contract;
+use crate::case::Verdict;
+use crate::claim::Claim;
+use crate::core::case::Case;
+use crate::core::claim::{Contract, OperationId};
 use crate::core::error::{BoxError, Error};
 use crate::core::message::step::Move;
+use crate::core::name::Operation;
 use crate::core::time::Timestamp;
 use crate::effects::Effects;
 use crate::message::{Delivered, Delivery, Destination};
+use crate::step::Step;
 use crate::store::Store;
 
 /// The most threads of one runner.
 const THREADS_MAX: usize = 1024;
 
-/// Time-driven work of a store: sends messages, does jobs. Nothing runs unless it is ticked or started.
+/// Time-driven work of a store: sends messages, does jobs, finds out what became of commands. Nothing runs unless it is ticked or started.
 ///
 /// Closures run on the thread that ticks, or on the runner's, and may block; of one destination several may
 /// run at once, on several threads. Several runners may serve one store: a message is taken by one of them.
@@ -48,6 +55,7 @@ const THREADS_MAX: usize = 1024;
 pub struct Workers {
     store: Store,
     routes: BTreeMap<String, Route>,
+    recovery: Recovery,
     threads: usize,
     lapses: outbox::Lapses,
     /// Ends of attempts whose commit failed, to be said again.
@@ -73,6 +81,7 @@ impl Workers {
         Self {
             store: store.clone(),
             routes: BTreeMap::new(),
+            recovery: Recovery::default(),
             threads: 1,
             lapses: outbox::Lapses::default(),
             unsaid: Mutex::new(Vec::new()),
@@ -129,6 +138,34 @@ impl Workers {
         self
     }
 
+    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts at
+    /// once, `NotApplied` once a request can no longer arrive (see
+    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked again
+    /// later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
+    pub fn probe<T: serde::Serialize + 'static>(
+        mut self,
+        operation: &Operation,
+        step: &Step<T>,
+        ask: impl Fn(&Case, &OperationId) -> Result<Verdict<T>, BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        let ask = Arc::new(move |case: &Case, id: &OperationId| Ok(ask(case, id)?.into_finding()?));
+        self.recovery.probe(operation.as_str(), step.name(), ask);
+        self
+    }
+
+    /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on, without
+    /// waiting for the client: each with its input, answers and points, as the next
+    /// [`Store::begin`](crate::Store::begin) would get it. A run that fails is tried again with backoff, 16
+    /// times; then the command waits for people, or for its client.
+    pub fn resume(
+        mut self,
+        operation: &Operation,
+        run: impl Fn(Claim) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.recovery.resume(operation.as_str(), Arc::new(run));
+        self
+    }
+
     fn route<T>(&mut self, to: &Destination<T>) -> &mut Route {
         self.routes.entry(to.name().to_owned()).or_default()
     }
@@ -150,7 +187,13 @@ impl Workers {
     pub fn tick(&self) -> Result<Ticked, Error> {
         self.check()?;
         self.store.engine().not_inside()?;
-        Outbox { workers: self, stopping: &|| false }.tick()
+        self.tick_while(&|| false)
+    }
+
+    /// One tick, unless it is to stop.
+    fn tick_while(&self, stopping: &dyn Fn() -> bool) -> Result<Ticked, Error> {
+        let ticked = Outbox { workers: self, stopping }.tick()?;
+        Ok(ticked.and(self.recovery.tick(&self.store, stopping)?))
     }
 
     /// Starts the threads. They sleep until a commit makes a message due, or its time comes.
@@ -187,7 +230,7 @@ impl Workers {
     /// How long it is until something is to be done, if nothing comes.
     fn next_due(&self) -> Result<Duration, Error> {
         let engine = self.store.engine();
-        let mut next = self.lapses.next(engine);
+        let mut next = self.lapses.next(engine).min(self.recovery.next(&self.store));
         if let Some(due) = self.oldest_due()? {
             next = next.min(due.since(engine.moment().0));
         }
@@ -233,8 +276,12 @@ pub struct Ticked {
     pub unknown: u64,
     /// Messages that became dead letters.
     pub dead: u64,
-    /// Attempts of somebody who did not come back.
+    /// Attempts and commands of somebody who did not come back.
     pub lapsed: u64,
+    /// Steps whose end was found out.
+    pub resolved: u64,
+    /// Commands that were taken over and run on.
+    pub resumed: u64,
 }
 
 impl Ticked {
@@ -246,6 +293,8 @@ impl Ticked {
             unknown: self.unknown + other.unknown,
             dead: self.dead + other.dead,
             lapsed: self.lapsed + other.lapsed,
+            resolved: self.resolved + other.resolved,
+            resumed: self.resumed + other.resumed,
         }
     }
 }

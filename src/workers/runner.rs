@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::outbox::{Outbox, SLEEP_MAX};
+use super::outbox::SLEEP_MAX;
 use super::{Ticked, Workers};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::time::Timestamp;
@@ -161,8 +161,7 @@ impl Shared {
         while !self.is_stopping() {
             // Asked before the look: what is rung from then on is not slept through.
             let rung = post.rung();
-            let outbox = Outbox { workers: &self.workers, stopping: &|| self.is_stopping() };
-            let ticked = outbox.tick();
+            let ticked = self.workers.tick_while(&|| self.is_stopping());
             match ticked.and_then(|ticked| Ok((ticked, self.workers.next_due()?))) {
                 Ok((ticked, next)) => {
                     self.state.lock().last_error = None;

@@ -9,6 +9,7 @@
 #![allow(clippy::pedantic, clippy::type_complexity, reason = "tests are read for their promise")]
 
 mod claims;
+mod claims_crash;
 mod classes;
 #[cfg(feature = "cli")]
 mod cli;
@@ -40,6 +41,7 @@ mod many;
 mod outcomes;
 mod properties;
 mod races;
+mod recovery;
 mod replays;
 #[cfg(all(feature = "cli", unix))]
 mod run;
