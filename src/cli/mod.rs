@@ -1,5 +1,5 @@
-//! The command line: ingest a file, run a program, look at a store, decide what nobody knows. Owns words, exit codes and output; uses the public API
-//! only, as any other program would.
+//! The command line: ingest a file, run a program, look at a store, decide what nobody knows. Owns words,
+//! exit codes and output; uses the public API only, as any other program would.
 
 mod args;
 mod columns;

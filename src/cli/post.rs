@@ -1,5 +1,5 @@
-//! Messages and the jobs of events: look at them, decide about those that nobody delivers. Owns which of them are
-//! an inbox's, and the words; what may be decided, the store says.
+//! Messages and the jobs of events: look at them, decide about those that nobody delivers. Owns which of them
+//! are an inbox's, and the words; what may be decided, the store says.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -188,8 +188,8 @@ fn absent(id: MessageId, side: Side) -> Exit {
     Exit::Partly
 }
 
-/// Which messages are jobs of events, and of which: known from the records of the events, which outlive what a
-/// job says.
+/// Which messages are jobs of events, and of which: known from the records of the events, which outlive what
+/// a job says.
 struct Events {
     side: Side,
     of: HashMap<MessageId, Scope>,

@@ -2,7 +2,7 @@
 //! may be decided, the store says.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use super::exit::{Exit, Failure, say};
 use super::line::StatusLine;
 use super::look::{print_fields, scope};
 use super::output::{json, print};
-use super::span::shown;
+use super::span::{Deadline, shown};
 use super::work::{Audit, Cancel, History, Resolve, Which};
 use crate::{Case, ErrorKind, Evidence, Outcome, Policy, Resolution, Scope, Status, Store, Transition};
 
@@ -143,7 +143,7 @@ fn decide(
     outcome: Option<&Outcome>,
     evidence: &Evidence,
 ) -> Result<StatusLine, Failure> {
-    let deadline = deadline(args.wait);
+    let deadline = Deadline::after(args.wait);
     loop {
         let why = match store.status(scope)? {
             Status::Unknown(case) => match end(store, &case, outcome, evidence, &args.audit.actor) {
@@ -167,7 +167,7 @@ fn decide(
                 ));
             }
         };
-        if is_over(deadline) {
+        if deadline.left().is_zero() {
             return Err(Failure::new(
                 Exit::Partly,
                 format!("{why}; nothing was changed: wait longer with `--wait`"),
@@ -198,14 +198,4 @@ fn show(status: &StatusLine, as_json: bool) -> Result<Exit, Failure> {
         print_fields(status)?;
     }
     Ok(Exit::Well)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a person said to wait, in that person's time")]
-fn deadline(wait: Duration) -> Option<Instant> {
-    Instant::now().checked_add(wait)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a person said to wait, in that person's time")]
-fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

@@ -1,6 +1,6 @@
 //! Spans of time on the command line. Owns their spelling: a number and its unit, never a number alone.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
 
@@ -35,6 +35,22 @@ pub(super) fn shown(span: Duration) -> String {
 pub(super) fn ago(at: Timestamp) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_millis(at.0))
+}
+
+/// Until when a person said to wait, in that person's time; none is for ever.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline(Option<Instant>);
+
+#[expect(clippy::disallowed_methods, reason = "how long a person waits, by the clock of the machine")]
+impl Deadline {
+    pub fn after(span: Duration) -> Self {
+        Self(Instant::now().checked_add(span))
+    }
+
+    /// What is left; zero when it is over.
+    pub fn left(self) -> Duration {
+        self.0.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+    }
 }
 
 #[cfg(test)]

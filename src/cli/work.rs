@@ -1,5 +1,5 @@
-//! The words for work that reaches outside: run it, look at it, decide about it. Owns their spelling and help;
-//! must not know what they do.
+//! The words for work that reaches outside: run it, look at it, decide about it. Owns their spelling and
+//! help; must not know what they do.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

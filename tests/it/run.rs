@@ -80,7 +80,9 @@ fn cut_off(options: &str) -> Shop {
 }
 
 /// Tells its process, then sleeps for longer than any test takes, once.
-const LONG: &str = r#"echo $ONECHO_OPERATION_ID >> "$1/ids"; echo $$ > "$1/pid"; test -e "$1/go" || exec sleep 600; echo done"#;
+const LONG: &str = r#"echo $ONECHO_OPERATION_ID >> "$1/ids"
+    echo $$ > "$1/pid"; test -e "$1/go" || exec sleep 600
+    echo done"#;
 
 #[test]
 fn a_second_run_replays_output_and_exit_code_and_runs_nothing() {

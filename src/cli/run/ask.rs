@@ -1,5 +1,5 @@
-//! What is asked: the command, the environment that counts, and standard input. Owns which of it makes another
-//! request, and that a child gets the very bytes that were compared.
+//! What is asked: the command, the environment that counts, and standard input. Owns which of it makes
+//! another request, and that a child gets the very bytes that were compared.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read};

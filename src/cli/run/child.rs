@@ -1,5 +1,5 @@
-//! A child and what it writes. Owns that all of it is passed on while it comes and that its beginning is kept;
-//! must not know what becomes of it.
+//! A child and what it writes. Owns that all of it is passed on while it comes and that its beginning is
+//! kept; must not know what becomes of it.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};

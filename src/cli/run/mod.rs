@@ -1,5 +1,5 @@
-//! A program that runs at most once per key. Owns the order: read what is asked, claim, start, follow, record;
-//! must not know how output or signals travel.
+//! A program that runs at most once per key. Owns the order: read what is asked, claim, start, follow,
+//! record; must not know how output or signals travel.
 //!
 //! The store is held open, and so locked, while the program runs: that this process is gone is then all that
 //! another one has to know of the claim's owner. The program is one step, declared with the claim in one
@@ -17,12 +17,12 @@ mod record;
 
 use std::io;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::child::Ended;
 use self::os::Courier;
 use super::exit::{Exit, Failure, say};
-use super::span;
+use super::span::{self, Deadline};
 use super::work::Run;
 use crate::{
     Begin, Claim, Contract, ErrorKind, Evidence, Operation, Options, Outcome, Policy, Reply, Request, Start,
@@ -97,7 +97,7 @@ fn try_run(args: &Run) -> Result<u8, Stop> {
     let operation = request.scope().operation.clone();
     let courier = Courier::start()
         .map_err(|fault| Stop::new(FAILED, format!("signals cannot be waited for: {fault}")))?;
-    let deadline = deadline(args.wait);
+    let deadline = Deadline::after(args.wait);
     let store = open(args, options(args, &operation), &courier, deadline)?;
     let Some(store) = store else { return Ok(stopped(&courier)) };
     let code = match begin(args, &store, &request, &courier, deadline)? {
@@ -115,16 +115,6 @@ fn try_run(args: &Run) -> Result<u8, Stop> {
 /// A signal came before anything was run.
 fn stopped(courier: &Courier) -> u8 {
     courier.early().map_or(FAILED, of_signal)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a person said to wait, in that person's time")]
-fn deadline(wait: Duration) -> Option<Instant> {
-    Instant::now().checked_add(wait)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a person said to wait, in that person's time")]
-fn left(deadline: Option<Instant>) -> Duration {
-    deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
 fn options(args: &Run, operation: &Operation) -> Options {
@@ -146,23 +136,18 @@ fn step(args: &Run) -> Step<u8> {
 }
 
 /// Opens the store, waiting for a process that has it; none when a signal came first.
-fn open(
-    args: &Run,
-    options: Options,
-    courier: &Courier,
-    deadline: Option<Instant>,
-) -> Result<Option<Store>, Stop> {
+fn open(args: &Run, options: Options, courier: &Courier, deadline: Deadline) -> Result<Option<Store>, Stop> {
     loop {
         let opened = match args.existing {
             true => Store::open(&args.at.db, options.clone()),
             false => Store::open_or_create(&args.at.db, options.clone()),
         };
         match opened {
-            Err(error) if error.kind() == ErrorKind::Locked && left(deadline).is_zero() => {
+            Err(error) if error.kind() == ErrorKind::Locked && deadline.left().is_zero() => {
                 let text = format!("{error}; `run` holds its store while its command runs, see `--wait`");
                 return Err(Stop::new(BUSY, text));
             }
-            Err(error) if error.kind() == ErrorKind::Locked => courier.pause(PAUSE.min(left(deadline))),
+            Err(error) if error.kind() == ErrorKind::Locked => courier.pause(PAUSE.min(deadline.left())),
             Err(error) if error.kind() == ErrorKind::Invalid => return Err(Failure::usage(error).into()),
             opened => return opened.map(Some).map_err(|error| args.at.unopened(&error).into()),
         }
@@ -178,15 +163,15 @@ fn begin(
     store: &Store,
     request: &Request,
     courier: &Courier,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Result<Option<Begin>, Stop> {
     loop {
         let start = Start::new().step(&step(args));
         let begun = store.begin(request, start)?;
-        let is_over = left(deadline).is_zero();
+        let is_over = deadline.left().is_zero();
         match begun {
             Begin::Reply(Reply::InProgress { retry_after, .. }) if !is_over => {
-                courier.pause(PAUSE.min(retry_after).min(left(deadline)));
+                courier.pause(PAUSE.min(retry_after).min(deadline.left()));
             }
             begun => return Ok(Some(begun)),
         }
@@ -203,7 +188,11 @@ fn answered(args: &Run, store: &Store, request: &Request, reply: Reply) -> Resul
         Reply::Done(finished) | Reply::Replay(finished) => return Ok(record::replay(key, &finished)),
         Reply::Mismatch { parts, .. } => (
             MISMATCH,
-            format!("{key} belongs to another run: its {} differs; nothing was run", parts.join(" and ")),
+            format!(
+                "{key} belongs to another run: its {} {}; nothing was run",
+                parts.join(" and "),
+                if parts.len() == 1 { "differs" } else { "differ" }
+            ),
         ),
         Reply::InProgress { attempt, owner, .. } => {
             let left = match store.status(request.scope())? {
@@ -211,16 +200,16 @@ fn answered(args: &Run, store: &Store, request: &Request, reply: Reply) -> Resul
                 _ => "nothing".to_owned(),
             };
             let text = format!(
-                "{key} counts as being run by {owner} (attempt {attempt}), of whose lease {left} is left; nothing \
-                 was run: wait longer with `--wait`"
+                "{key} counts as being run by {owner} (attempt {attempt}), of whose lease {left} is left; \
+                 nothing was run: wait longer with `--wait`"
             );
             (BUSY, text)
         }
         Reply::Unknown { since, .. } => (
             UNKNOWN,
             format!(
-                "a run of {key} was cut off {} ago, and whether it did its work is unknown; nothing was run: find \
-                 out, then say so with `onecho resolve`",
+                "a run of {key} was cut off {} ago, and whether it did its work is unknown; nothing was run: \
+                 find out, then say so with `onecho resolve`",
                 span::shown(span::ago(since))
             ),
         ),
@@ -310,7 +299,7 @@ fn give_up(mut claim: Claim, step: &Step<u8>, why: &str) -> Result<(), Stop> {
         claim.unsure(why)
     } else {
         claim.not_applied(step, Evidence::new("onecho run", why))?;
-        claim.abort(why)
+        claim.abort("nothing was run")
     };
     given_up.map_err(|unfinished| unfinished.error.into())
 }
