@@ -64,7 +64,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | none (default) | the library |
-//! | `cli` | the program `onecho`: ingest and run; get, status, list, history, stats, verify; resolve, cancel, outbox, inbox |
+//! | `cli` | the program `onecho`: ingest and run; look at what is stored; decide what nobody knows |
 //! | `testing` | `testing`: a clock and a disk in a test's hands, crash tests of your own code |
 //!
 //! Features add names and never change behaviour.

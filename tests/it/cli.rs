@@ -36,9 +36,18 @@ impl Shop {
     }
 
     pub fn run(&self, words: &str) -> Ran {
-        let mut words = words.split(' ');
-        let mut command = self.command(words.next().unwrap());
-        Ran(command.args(words).output().unwrap())
+        Ran(self.words(words).output().unwrap())
+    }
+
+    /// A command line in which no word has a blank.
+    pub fn words(&self, words: &str) -> Command {
+        let mut words: Vec<&str> = words.split(' ').collect();
+        // The commands of these stand before the options.
+        let heads = if matches!(words[0], "outbox" | "inbox") { 2 } else { 1 };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onecho"));
+        command.args(words.drain(..heads)).arg("--db").arg(self.path("s.onecho")).stdin(Stdio::null());
+        command.args(words);
+        command
     }
 
     pub fn ingest_command(&self, words: &str, input: &Path) -> Command {

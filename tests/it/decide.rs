@@ -1,7 +1,6 @@
 //! What somebody at a command line finds and decides: stuck commands, dead messages, jobs of events. Each
 //! decision changes one thing, and the journal says who made it and why.
 
-use std::process::Output;
 use std::time::Duration;
 
 use onecho::{
@@ -44,11 +43,7 @@ fn lines(ran: &Ran) -> Vec<Value> {
 
 /// `words`, with a reason that has blanks in it.
 fn say(shop: &Shop, words: &str) -> Ran {
-    let mut words = words.split(' ');
-    let mut command = shop.command(words.next().unwrap());
-    let first = words.next();
-    let ran: Output = command.args(first).args(words).args(["--reason", "seen in the log"]).output().unwrap();
-    Ran(ran)
+    Ran(shop.words(words).args(["--reason", "seen in the log"]).output().unwrap())
 }
 
 #[test]
