@@ -232,8 +232,8 @@ impl Claim {
     /// # Errors
     ///
     /// `Invalid` with a step open; otherwise as [`Claim::transact`]. The claim comes back with the error,
-    /// unless the fence is lost: the same finish said again is answered by the first. A lost fence says what the
-    /// command came to, if it did: [`Error::finished`].
+    /// unless the fence is lost: the same finish said again is answered by the first. A lost fence says
+    /// what the command came to, if it did: [`Error::finished`].
     pub fn finish(
         self,
         body: impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,

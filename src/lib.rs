@@ -43,15 +43,15 @@
 //!   nothing.
 //! - Of many callers of one key, on any threads, one takes effect; the others wait for it or are told that it
 //!   runs.
-//! - **Never twice in silence**: a call outside that was declared as a [`Step`], may have been made and is not
-//!   idempotent is not made again until somebody has found out what became of it.
+//! - **Never twice in silence**: a call outside that was declared as a [`Step`], may have been made and is
+//!   not idempotent is not made again until somebody has found out what became of it.
 //! - A damaged, foreign or newer file is an error, never an empty store.
 //!
 //! # Limits
 //!
 //! - It is not "exactly once everywhere". Closures may run again before anything is written, and must not
-//!   reach outside: work that does is begun with [`Store::begin`] and declares its calls, and what nobody knows
-//!   is said to be `Unknown`.
+//!   reach outside: work that does is begun with [`Store::begin`] and declares its calls, and what nobody
+//!   knows is said to be `Unknown`.
 //! - One process has the file at a time; one writer commits at a time. Reads go on beside it.
 //! - A key is remembered for its window ([`Policy::key_window`]), as expired for ever by default.
 //! - A file above [`Options::check_at_open_max`] is checked in the background after it is opened: until that
@@ -91,6 +91,7 @@ mod engine;
 pub mod fuzzing;
 mod inbox;
 mod kind;
+mod listing;
 mod message;
 mod message_record;
 mod names;
@@ -131,6 +132,7 @@ pub use crate::engine::clock::Clock;
 pub use crate::engine::settings::Authority;
 pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
+pub use crate::listing::BlockedKey;
 pub use crate::message::{Delivered, Delivery, Destination, Message};
 pub use crate::message_record::{EventOrigin, MessageRecord};
 pub use crate::operators::Transition;

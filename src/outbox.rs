@@ -8,7 +8,8 @@ use crate::core::name::Tenant;
 use crate::core::outcome::Outcome;
 use crate::core::reply::Reply;
 use crate::inbox::Event;
-use crate::message::{AllMessages, Message};
+use crate::listing::{self, BlockedKey};
+use crate::message::Message;
 use crate::message_record::MessageRecord;
 use crate::operators::Transition;
 use crate::resource::Scan;
@@ -35,9 +36,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Invalid` and `LimitExceeded` for a message that cannot be kept; `Unavailable` when nothing was written
-    /// because the store is stopped, full, or has no authority; `CommitUncertain` when it is not known:
-    /// with a key, say it again; `Reentrant` inside a closure; `Closed`.
+    /// `Invalid` and `LimitExceeded` for a message that cannot be kept; `Unavailable` when nothing was
+    /// written because the store is stopped, full, or has no authority; `CommitUncertain` when it is not
+    /// known: with a key, say it again; `Reentrant` inside a closure; `Closed`.
     pub fn enqueue(&self, tenant: &Tenant, messages: &[Message]) -> Result<Vec<MessageId>, Error> {
         let messages = messages.iter().cloned().map(Message::into_new).collect();
         self.engine().enqueue(tenant, messages)
@@ -96,7 +97,13 @@ impl Store {
     /// All messages, in the order in which they were made. For operators: read page by page, each as it is
     /// when its page is read.
     pub fn messages(&self) -> Scan<(MessageId, MessageState)> {
-        AllMessages::of(self)
+        listing::messages(self)
+    }
+
+    /// The ordering keys whose first message waits for somebody who settles it: one that is dead where the
+    /// destination says [`OnDead::Block`](crate::OnDead), or unknown where nobody can be asked.
+    pub fn blocked_keys(&self) -> Scan<BlockedKey> {
+        listing::blocked_keys(self)
     }
 
     /// A message with all that is kept of it; `None` for an id that no message has. For operators.

@@ -10,7 +10,7 @@
 //! | absent | `Begin` | room for one more | Processing | granted |
 //! | absent | `Cancel` | | Failed | done |
 //! | Processing | `Claimed` | token; see `claims` | Processing, Succeeded, Failed, Unknown or absent | |
-//! | Processing, lapsed | `Begin`, `TakeOver` | takeover allowed, nothing open but repeatable | Processing | granted |
+//! | Processing, lapsed | `Begin`, `TakeOver` | allowed, nothing open but repeatable | Processing | granted |
 //! | Processing, lapsed | `Execute` | the same, and nothing declared or committed | as absent | as absent |
 //! | Processing, lapsed | `Lapse` | otherwise | Unknown | unknown |
 //! | Unknown | `Found` | the known position; see `findings` | Unknown, Succeeded, Failed, absent | |

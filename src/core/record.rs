@@ -63,15 +63,15 @@ pub(crate) enum Transition {
     /// A completion came after its claim was over, and was refused.
     Differed = 15,
     /// Messages were made without a command.
-    Enqueued = 20,
+    Enqueued = 16,
     /// Workers took messages, to send them, to ask for them or to do them.
-    Attempted = 21,
+    Attempted = 17,
     /// Attempts have ended, or will not.
-    Ended = 22,
+    Ended = 18,
     /// A job was done here: what it changed and its end.
-    Handled = 23,
+    Handled = 19,
     /// Somebody ended a message that nobody delivers any more.
-    Settled = 24,
+    Settled = 20,
 }
 
 impl Transition {

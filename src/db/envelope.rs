@@ -22,6 +22,7 @@ pub(crate) enum Table {
     Meta = 1,
     Class = 2,
     Journal = 3,
+    Index = 4,
     Resource = 5,
 }
 
@@ -35,6 +36,7 @@ pub(crate) enum Kind {
     Row = 5,
     Directory = 6,
     Tail = 7,
+    Scopes = 8,
 }
 
 /// Frames `value` for one place in the file.

@@ -80,12 +80,12 @@ impl Engine {
     }
 
     /// Moves messages on; none of one that could not be, for somebody was faster.
-    pub fn post(&self, moves: Vec<Move>) -> Result<Vec<Option<Status>>, Error> {
+    pub fn post(&self, moves: &[Move]) -> Result<Vec<Option<Status>>, Error> {
         if moves.is_empty() {
             return Ok(Vec::new());
         }
         let asked = self.post_asked(&STORE)?;
-        let act = Act::Post { moves: moves.clone(), evidence: None };
+        let act = Act::Post { moves: moves.to_vec(), evidence: None };
         match self.submit_post(&asked, act, Staged::default(), &self.settings.owner)? {
             Verdict::Posted(moved) => {
                 for (one, after) in moves.iter().zip(&moved) {
@@ -296,10 +296,10 @@ impl Engine {
         let counters = &self.counters;
         match (&one.event, after) {
             (Event::Taken { .. }, Some(_)) => count(&counters.messages_attempted),
-            (Event::Ended(End::Returned) | Event::Settled(_) | Event::Taken { .. }, _) => {}
+            (Event::Ended(End::Returned) | Event::Settled(_) | Event::Taken { .. }, _)
+            | (Event::Lapsed, None) => {}
             // It came too late: somebody else has ended the message, or is at it.
             (Event::Ended(_), None) => count(&counters.messages_late),
-            (Event::Lapsed, None) => {}
             (Event::Ended(end), Some(after)) => {
                 if matches!(end, End::Unknown(_)) {
                     count(&counters.messages_unknown);

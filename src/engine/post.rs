@@ -68,12 +68,11 @@ impl PostOffice {
 
     /// A scan from `front` on found this row first, or none.
     pub fn found(&self, destination: &str, front: &Front, first: Option<&RowKey>) {
-        let empty_to = match first {
-            Some(first) => first.before_due(),
-            None => {
-                let last = MessageId { seq: u64::MAX, ordinal: u32::MAX };
-                Some(RowKey::due(destination, Timestamp::FOREVER, last))
-            }
+        let empty_to = if let Some(first) = first {
+            first.before_due()
+        } else {
+            let last = MessageId { seq: u64::MAX, ordinal: u32::MAX };
+            Some(RowKey::due(destination, Timestamp::FOREVER, last))
         };
         if let Some(list) = self.lists.lock().get_mut(destination)
             && list.put == front.put

@@ -114,14 +114,14 @@ impl PageRows {
     /// A row as an entry leaves it.
     fn put_changed(&mut self, key: RowKey, row: Option<Row>, by: u64) {
         let place = *self.places.entry(key.clone()).or_insert(self.list.len());
-        match self.list.get_mut(place) {
-            Some(known) => (known.row, known.changed_by) = (row, Some(by)),
-            None => {
-                // Who writes a row without a look at it makes it, and who removes one knows that it is there.
-                let was_there = row.is_none();
-                self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
-            }
+        if let Some(known) = self.list.get_mut(place) {
+            (known.row, known.changed_by) = (row, Some(by));
+            return;
         }
+        // Of the store's own rows who writes one without a look at it makes it, and who removes one knows that
+        // it is there.
+        let was_there = row.is_none() && key.is_own();
+        self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
     }
 }
 

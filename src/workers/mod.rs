@@ -1,6 +1,6 @@
-//! Time-driven work: each kind of it is a `tick` that a test drives with its own clock, and a runner that owns
-//! threads. Owns who is called for what; must not know how anything is stored. Workers submit ordinary acts
-//! through the queue of the writer: they have no side door, and no lock is held while user code runs.
+//! Time-driven work: each kind of it is a `tick` that a test drives with its own clock, and a runner that
+//! owns threads. Owns who is called for what; must not know how anything is stored. Workers submit ordinary
+//! acts through the queue of the writer: they have no side door, and no lock is held while user code runs.
 
 mod outbox;
 mod recovery;
@@ -42,7 +42,8 @@ const THREADS_MAX: usize = 1024;
 /// # use onecho::{testing::SimDisk, *};
 /// const UPLOAD: Destination<Bytes> = Destination::raw("telemetry", Contract::Idempotent);
 /// # let store = SimDisk::seeded(1).open(Options::new())?;
-/// let id = store.enqueue(&Tenant::new("device"), &[Message::new(&UPLOAD, &Bytes::from_static(b"1,2"))?])?[0];
+/// let message = Message::new(&UPLOAD, &Bytes::from_static(b"1,2"))?;
+/// let id = store.enqueue(&Tenant::new("device"), &[message])?[0];
 /// let workers = Workers::new(&store).deliver(&UPLOAD, |batch, delivery| {
 ///     println!("{} sends {} bytes", delivery.operation_id(), batch.len());
 ///     Ok(Delivered::Done(None))
@@ -106,8 +107,8 @@ impl Workers {
         self
     }
 
-    /// Asks what became of an attempt, before anything is sent again: `Done` if it has arrived, `NotApplied` if
-    /// it has not (which counts once nothing of it can arrive any more, see
+    /// Asks what became of an attempt, before anything is sent again: `Done` if it has arrived, `NotApplied`
+    /// if it has not (which counts once nothing of it can arrive any more, see
     /// [`Destination::settles_within`]), `Unknown` or an `Err` to ask again later. Needed for a `Queryable`
     /// destination.
     pub fn query<T: 'static>(
@@ -124,9 +125,9 @@ impl Workers {
     }
 
     /// Does the messages of a destination here, as jobs: what a job stages and its "done" are one commit, so
-    /// whatever the contract says, a job is never done twice and never done by half. It may be called again, as
-    /// a closure of [`Store::execute`], and must not reach outside. An `Err` or a panic writes nothing; the
-    /// job is tried again later.
+    /// whatever the contract says, a job is never done twice and never done by half. It may be called again,
+    /// as a closure of [`Store::execute`], and must not reach outside. An `Err` or a panic writes nothing;
+    /// the job is tried again later.
     pub fn handle<T: 'static>(
         mut self,
         from: &Destination<T>,

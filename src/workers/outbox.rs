@@ -1,5 +1,5 @@
-//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of it.
-//! Owns that order; what an end means is the core's.
+//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of
+//! it. Owns that order; what an end means is the core's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Outbox<'_> {
             }
         }
         let ids: Vec<MessageId> = moves.iter().map(|one| one.id).collect();
-        let moved = engine.post(moves)?;
+        let moved = engine.post(&moves)?;
         let taken = ids.into_iter().zip(moved).filter_map(|(id, status)| {
             let status = status?;
             let Stage::Flying(flight) = status.stage else { return None };
@@ -216,7 +216,7 @@ impl Outbox<'_> {
         if moves.is_empty() {
             return Ok(ticked);
         }
-        match self.engine().post(moves.clone()) {
+        match self.engine().post(&moves) {
             Ok(moved) => {
                 moved.iter().flatten().for_each(|status| ticked.tally(status));
                 Ok(ticked)
@@ -234,9 +234,9 @@ impl Outbox<'_> {
         let Some(mut look) = lapses.begin(self.engine()) else { return Ok(Ticked::default()) };
         let looked = self.look(&mut look);
         if looked.is_ok() {
-            lapses.end(look)
+            lapses.end(look);
         } else {
-            lapses.fail()
+            lapses.fail();
         }
         looked
     }
@@ -261,7 +261,7 @@ impl Outbox<'_> {
                     look.see(flight.started, status.terms.lease);
                 }
             }
-            for status in engine.post(moves)?.iter().flatten() {
+            for status in engine.post(&moves)?.iter().flatten() {
                 ticked.lapsed += 1;
                 ticked.tally(status);
             }
