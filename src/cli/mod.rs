@@ -37,11 +37,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(asked) => {
             // Help goes to standard output, a fault to standard error; neither can be told to a closed pipe.
             let _ = asked.print();
-            return match asked.use_stderr() {
-                false => Exit::Well.into(),
+            return match (asked.use_stderr(), is_run) {
+                (false, _) => Exit::Well.into(),
                 // All small codes are those of the program that it runs.
-                true if is_run => ExitCode::from(run::FAILED),
-                true => Exit::Usage.into(),
+                (true, true) => ExitCode::from(run::FAILED),
+                (true, false) => Exit::Usage.into(),
             };
         }
     };

@@ -13,6 +13,9 @@ use crate::core::row::RowKey;
 /// Where a walk through the journal stands: the key of the last block it has read.
 pub(crate) type Place = JournalKey;
 
+/// Entries with their numbers.
+type Numbered = Vec<(u64, Entry)>;
+
 /// Blocks that are read under one snapshot.
 const PAGE_BLOCKS: usize = 16;
 
@@ -65,7 +68,7 @@ impl Db {
         &self,
         row: &RowKey,
         after: Option<Place>,
-    ) -> Result<(Vec<(u64, Entry)>, Option<Place>), Fault> {
+    ) -> Result<(Numbered, Option<Place>), Fault> {
         let mut entries = Vec::new();
         let last = self.blocks_after(after, |block| {
             for found in block.entries() {

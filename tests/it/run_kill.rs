@@ -25,8 +25,10 @@ fn a_killed_run_never_appends_two_lines_for_one_key() {
     println!("ONECHO_SEED={seed}");
     let mut chance = Chance(seed);
     let shop = Shop::new();
+    // The first one makes the store, which takes longer.
+    Ran(run(&shop, "first").output().unwrap()).ends(0);
     let start = Instant::now();
-    Ran(run(&shop, "warm").output().unwrap()).ends(0);
+    Ran(run(&shop, "second").output().unwrap()).ends(0);
     let whole = start.elapsed();
 
     let (mut kills, mut starts) = (0, 0);
@@ -63,7 +65,10 @@ fn run(shop: &Shop, key: &str) -> Command {
 /// Starts a run and kills it at a random moment; its exit code if it had ended before.
 fn killed(shop: &Shop, key: &str, whole: Duration, chance: &mut Chance) -> Option<i32> {
     let mut child = run(shop, key).spawn().unwrap();
-    let moment = chance.below(u64::try_from(whole.as_micros()).unwrap() * 3 / 2);
+    // Some kills hit the opening of the store; most hit the claim, the script, or what is recorded of it.
+    let whole = u64::try_from(whole.as_micros()).unwrap();
+    let early = if chance.below(4) == 0 { 0 } else { whole / 3 };
+    let moment = early + chance.below(whole - early);
     let (_nobody, never) = mpsc::channel::<()>();
     never.recv_timeout(Duration::from_micros(moment)).unwrap_err();
     child.kill().unwrap(); // SIGKILL; of a child that has ended it does nothing.
@@ -84,10 +89,11 @@ fn no_orphans(shop: &Shop) {
     }
 }
 
-/// Counts lines, and resolves each key in unknown by what is found; returns how many there were.
+/// Counts lines, resolves each key in unknown by what is found, and runs it once more, as some of the others;
+/// returns how many were unknown.
 fn settle(shop: &Shop, ends: &BTreeMap<String, i32>) -> usize {
     let mut unknown = 0;
-    for (key, end) in ends {
+    for (number, (key, end)) in ends.iter().enumerate() {
         let lines = lines(shop, key);
         assert!(lines <= 1, "{lines} lines of {key}");
         assert!(lines == 1 || *end == UNKNOWN, "{key} is done and has no line");
@@ -95,6 +101,9 @@ fn settle(shop: &Shop, ends: &BTreeMap<String, i32>) -> usize {
             unknown += 1;
             let how = if lines == 1 { "--succeeded 0" } else { "--not-applied" };
             shop.run(&format!("resolve --key {key} {how} --reason counted --actor test")).ends(0);
+        }
+        if *end == 0 && number % 4 > 0 {
+            continue;
         }
         Ran(run(shop, key).output().unwrap()).ends(0);
         assert_eq!(self::lines(shop, key), 1, "{key} after all");

@@ -98,7 +98,7 @@ fn try_run(args: &Run) -> Result<u8, Stop> {
     let courier = Courier::start()
         .map_err(|fault| Stop::new(FAILED, format!("signals cannot be waited for: {fault}")))?;
     let deadline = Deadline::after(args.wait);
-    let store = open(args, options(args, &operation), &courier, deadline)?;
+    let store = open(args, &options(args, &operation), &courier, deadline)?;
     let Some(store) = store else { return Ok(stopped(&courier)) };
     let code = match begin(args, &store, &request, &courier, deadline)? {
         None => stopped(&courier),
@@ -136,11 +136,12 @@ fn step(args: &Run) -> Step<u8> {
 }
 
 /// Opens the store, waiting for a process that has it; none when a signal came first.
-fn open(args: &Run, options: Options, courier: &Courier, deadline: Deadline) -> Result<Option<Store>, Stop> {
+fn open(args: &Run, options: &Options, courier: &Courier, deadline: Deadline) -> Result<Option<Store>, Stop> {
     loop {
-        let opened = match args.existing {
-            true => Store::open(&args.at.db, options.clone()),
-            false => Store::open_or_create(&args.at.db, options.clone()),
+        let opened = if args.existing {
+            Store::open(&args.at.db, options.clone())
+        } else {
+            Store::open_or_create(&args.at.db, options.clone())
         };
         match opened {
             Err(error) if error.kind() == ErrorKind::Locked && deadline.left().is_zero() => {
