@@ -64,7 +64,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | none (default) | the library |
-//! | `cli` | the program `onecho`: ingest, get, status, list, stats, verify |
+//! | `cli` | the program `onecho`: ingest and run; look at what is stored; decide what nobody knows |
 //! | `testing` | `testing`: a clock and a disk in a test's hands, crash tests of your own code |
 //!
 //! Features add names and never change behaviour.
@@ -93,6 +93,7 @@ mod inbox;
 mod kind;
 mod listing;
 mod message;
+mod message_record;
 mod names;
 mod operators;
 mod options;
@@ -133,6 +134,7 @@ pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
 pub use crate::listing::BlockedKey;
 pub use crate::message::{Delivered, Delivery, Destination, Message};
+pub use crate::message_record::{EventOrigin, MessageRecord};
 pub use crate::operators::Transition;
 pub use crate::options::Options;
 pub use crate::replay::{OutcomeRef, ReplayBuffer};

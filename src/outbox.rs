@@ -10,6 +10,8 @@ use crate::core::reply::Reply;
 use crate::inbox::Event;
 use crate::listing::{self, BlockedKey};
 use crate::message::Message;
+use crate::message_record::MessageRecord;
+use crate::operators::Transition;
 use crate::resource::Scan;
 use crate::store::Store;
 
@@ -102,6 +104,28 @@ impl Store {
     /// destination says [`OnDead::Block`](crate::OnDead), or unknown where nobody can be asked.
     pub fn blocked_keys(&self) -> Scan<BlockedKey> {
         listing::blocked_keys(self)
+    }
+
+    /// A message with all that is kept of it; `None` for an id that no message has. For operators.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::status`].
+    pub fn message_record(&self, id: MessageId) -> Result<Option<MessageRecord>, Error> {
+        self.engine().not_inside()?;
+        let Some(status) = self.engine().message(id)? else { return Ok(None) };
+        Ok(Some(MessageRecord::of(id, &status, self.engine().letter(id)?)))
+    }
+
+    /// All that the journal says of a message, oldest first: attempts, ends, who decided what and why. Reads
+    /// the whole journal: for operators.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::status`].
+    pub fn message_history(&self, id: MessageId) -> Result<Vec<Transition>, Error> {
+        let entries = self.engine().message_history(id)?;
+        Ok(entries.iter().map(|(seq, entry)| Transition::of(*seq, entry)).collect())
     }
 
     /// Ends a message that nobody delivers any more: dead, or unknown. Who says so and why is kept in the

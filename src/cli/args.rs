@@ -1,13 +1,16 @@
 //! The words of the command line. Owns their spelling and help; must not know what they do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::exit::{EXIT_CODES, Exit, Failure};
+use super::span;
+use super::work::{Cancel, History, Inbox, Outbox, RUN_CODES, Resolve, Run, State};
 use crate::{Error, ErrorKind, Options, ScopeMode, Store};
 
-/// Runs each row of a file as one command, exactly once, and looks at what is stored.
+/// Runs a program, or each row of a file, at most once per key; looks at what is stored, and decides.
 #[derive(Debug, Parser)]
 #[command(name = "onecho", version, after_help = EXIT_CODES)]
 pub(super) struct Args {
@@ -19,12 +22,22 @@ pub(super) struct Args {
 pub(super) enum Command {
     #[command(after_help = EXIT_CODES)]
     Ingest(Ingest),
+    #[command(after_help = RUN_CODES)]
+    Run(Box<Run>),
     #[command(after_help = EXIT_CODES)]
     Get(Get),
     #[command(after_help = EXIT_CODES)]
     Status(Status),
     #[command(after_help = EXIT_CODES)]
     List(List),
+    #[command(after_help = EXIT_CODES)]
+    History(History),
+    #[command(after_help = EXIT_CODES)]
+    Resolve(Resolve),
+    #[command(after_help = EXIT_CODES)]
+    Cancel(Cancel),
+    Outbox(Outbox),
+    Inbox(Inbox),
     #[command(after_help = EXIT_CODES)]
     Stats(Stats),
     #[command(after_help = EXIT_CODES)]
@@ -68,8 +81,8 @@ impl At {
         let db = self.db.display();
         let text = match error.kind() {
             ErrorKind::Missing => format!(
-                "{db} or its directory does not exist; check the path and the mount (only `ingest` makes a \
-                 new store, and no directory)"
+                "{db} or its directory does not exist; check the path and the mount (only `ingest` and \
+                 `run` make a new store, and no directory)"
             ),
             ErrorKind::ScopeMode => {
                 let other = match self.scope_mode {
@@ -179,25 +192,38 @@ pub(super) struct Status {
     pub json: bool,
 }
 
-/// List resources of one kind, in ascending order of their ids
+/// List resources of one kind, in ascending order of their ids, or commands by their state
 #[derive(Debug, ClapArgs)]
+#[group(id = "what", required = true, multiple = false, args = ["kind", "state"])]
 pub(super) struct List {
     #[command(flatten)]
     pub at: At,
-    /// Whose resources they are
+    /// Whose resources they are; of commands, only those of this tenant
+    #[arg(long, required_unless_present = "state")]
+    pub tenant: Option<String>,
+    /// Resources of this kind
     #[arg(long)]
-    pub tenant: String,
-    /// Their kind
-    #[arg(long)]
-    pub kind: String,
+    pub kind: Option<String>,
     /// Only ids that begin with this
-    #[arg(long, default_value = "")]
-    pub prefix: String,
+    #[arg(long, conflicts_with = "state")]
+    pub prefix: Option<String>,
+    /// Commands in this state; may be given again, or with commas
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub state: Vec<State>,
+    /// Only commands of this kind
+    #[arg(long, requires = "state")]
+    pub operation: Option<String>,
+    /// Only commands with this key
+    #[arg(long, requires = "state")]
+    pub key: Option<String>,
+    /// Only commands that have been in their state, or were begun, so long ago
+    #[arg(long, value_name = "SPAN", value_parser = span::parse, requires = "state")]
+    pub older_than: Option<Duration>,
     /// At most so many
     #[arg(long)]
     pub limit: Option<u64>,
     /// The kind is shared by all tenants
-    #[arg(long)]
+    #[arg(long, conflicts_with = "state")]
     pub shared: bool,
     /// As JSON Lines, with values
     #[arg(long)]

@@ -22,14 +22,15 @@ pub(super) enum Exit {
 /// What `--help` says of them.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0  all well: every row executed or replayed; found; clean
+  0  all well: every row executed or replayed; found; clean; decided
   1  done, but: rows were neither executed nor replayed (bad, mismatch, duplicate, error and
-     so on); not found; values that cannot be shown; not clean
+     so on); not found; values that cannot be shown; not clean; nothing was decided
   2  the arguments or the input's header are wrong, or the output cannot be opened; no row was run
   3  the store could not be opened or read (`verify` of a damaged file, too); it was left as it is
   4  the store stopped on the way (disk full or failed, file damaged): see to it, then run the
      same command again to go on
-  5  input or output failed on the way: run the same command again (with --append) to go on";
+  5  input or output failed on the way: run the same command again (with --append) to go on
+`run` has codes of its own: see `onecho run --help`";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -238,11 +238,15 @@ pub(super) struct StatusLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     since_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
+    pub owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_left_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepLine>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    evidence: Vec<String>,
 }
 
 /// A declared call of a command in Unknown.
@@ -254,13 +258,18 @@ struct StepLine {
     open: bool,
 }
 
+/// The word for what a repeat does.
+pub(super) fn contract(of: Contract) -> &'static str {
+    match of {
+        Contract::Idempotent => "idempotent",
+        Contract::Queryable => "queryable",
+        Contract::Neither => "neither",
+    }
+}
+
 impl From<CaseStep> for StepLine {
     fn from(step: CaseStep) -> Self {
-        let contract = match step.contract {
-            Contract::Idempotent => "idempotent",
-            Contract::Queryable => "queryable",
-            _ => "neither",
-        };
+        let contract = contract(step.contract);
         Self { name: step.name, contract, operation_id: step.operation.to_string(), open: step.open }
     }
 }
@@ -269,13 +278,19 @@ impl From<Status> for StatusLine {
     fn from(status: Status) -> Self {
         match status {
             Status::Absent => Self { state: "absent", ..Self::default() },
-            Status::Processing { since, owner, .. } => {
-                Self { state: "processing", since_ms: Some(since.0), owner: Some(owner), ..Self::default() }
-            }
+            Status::Processing { since, owner, lease_left } => Self {
+                state: "processing",
+                since_ms: Some(since.0),
+                owner: Some(owner),
+                lease_left_ms: Some(u64::try_from(lease_left.as_millis()).unwrap_or(u64::MAX)),
+                ..Self::default()
+            },
             Status::Unknown(case) => Self {
                 state: "unknown",
                 since_ms: Some(case.since.0),
+                owner: Some(case.owner),
                 attempts: Some(case.attempts),
+                evidence: case.evidence.iter().map(ToString::to_string).collect(),
                 steps: case.steps.into_iter().map(StepLine::from).collect(),
                 ..Self::default()
             },
@@ -293,6 +308,17 @@ impl From<Status> for StatusLine {
 }
 
 impl StatusLine {
+    /// Since when it is as it is: when it ended, or when it was begun or lost.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.at_ms.or(self.since_ms).map(Timestamp)
+    }
+
+    /// How it ended, in a word, where it has.
+    pub fn ended(&self) -> Option<String> {
+        let how = if self.failed? { "failed" } else { "succeeded" };
+        Some(format!("{how}({})", self.code?))
+    }
+
     fn finished(finished: Finished) -> Self {
         let (body, gone, known) = match finished.body {
             Body::Present(bytes) => (Some(bytes), None, None),

@@ -1,6 +1,8 @@
 //! Looks at a store: one resource, one command, a list, numbers. Owns the words; every look opens what
 //! exists and makes nothing.
 
+use serde::Serialize;
+
 use super::args::{At, Get, List, Stats, Status};
 use super::exit::{Exit, Failure, say};
 use super::line::{ResourceLine, StatusLine};
@@ -37,13 +39,17 @@ pub(super) fn get(args: &Get) -> Result<Exit, Failure> {
 }
 
 pub(super) fn list(args: &List) -> Result<Exit, Failure> {
-    let tenant = Tenant::parse(&args.tenant).map_err(Failure::usage)?;
-    let kinds = Kinds::parse(&args.kind, args.shared)?;
-    check_id("prefix", &args.prefix)?;
+    let (Some(tenant), Some(kind)) = (&args.tenant, &args.kind) else {
+        return super::records::list(args);
+    };
+    let tenant = Tenant::parse(tenant).map_err(Failure::usage)?;
+    let kinds = Kinds::parse(kind, args.shared)?;
+    let prefix = args.prefix.as_deref().unwrap_or_default();
+    check_id("prefix", prefix)?;
     let store = args.at.open()?;
     let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let mut exit = Exit::Well;
-    for found in kinds.scan(&store, &tenant, &args.prefix).take(limit) {
+    for found in kinds.scan(&store, &tenant, prefix).take(limit) {
         let found = match found {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::Invalid => {
@@ -53,7 +59,7 @@ pub(super) fn list(args: &List) -> Result<Exit, Failure> {
             Err(error) => return Err(error.into()),
         };
         let goes_on =
-            if args.json { print(&json(&ResourceLine::new(&args.kind, &found)))? } else { print(&found.id)? };
+            if args.json { print(&json(&ResourceLine::new(kind, &found)))? } else { print(&found.id)? };
         if !goes_on {
             break;
         }
@@ -62,11 +68,7 @@ pub(super) fn list(args: &List) -> Result<Exit, Failure> {
 }
 
 pub(super) fn status(args: &Status) -> Result<Exit, Failure> {
-    let scope = Scope {
-        tenant: Tenant::parse(&args.tenant).map_err(Failure::usage)?,
-        operation: Operation::parse(&args.operation).map_err(Failure::usage)?,
-        key: Key::parse(&args.key).map_err(Failure::usage)?,
-    };
+    let scope = scope(&args.tenant, &args.operation, &args.key)?;
     let store = args.at.open()?;
     let status = StatusLine::from(store.status(&scope)?);
     if args.json {
@@ -75,6 +77,15 @@ pub(super) fn status(args: &Status) -> Result<Exit, Failure> {
         print_fields(&status)?;
     }
     Ok(if status.state == "absent" { Exit::Partly } else { Exit::Well })
+}
+
+/// The name of a command, as somebody has typed it.
+pub(super) fn scope(tenant: &str, operation: &str, key: &str) -> Result<Scope, Failure> {
+    Ok(Scope {
+        tenant: Tenant::parse(tenant).map_err(Failure::usage)?,
+        operation: Operation::parse(operation).map_err(Failure::usage)?,
+        key: Key::parse(key).map_err(Failure::usage)?,
+    })
 }
 
 pub(super) fn stats(args: &Stats) -> Result<Exit, Failure> {
@@ -122,7 +133,7 @@ fn unshown(at: &At, error: &Error) -> Failure {
 }
 
 /// The members of an object as lines of name and value.
-fn print_fields(of: &StatusLine) -> Result<(), Failure> {
+pub(super) fn print_fields(of: &impl Serialize) -> Result<(), Failure> {
     for (name, value) in members::all(&json(of)).unwrap_or_default() {
         let value = serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned());
         if !print(&format!("{name:<16} {value}"))? {

@@ -16,6 +16,8 @@ pub struct Case {
     pub scope: Scope,
     /// Since when it is not known what came of it.
     pub since: Timestamp,
+    /// The label of the store that ran it last.
+    pub owner: String,
     /// How often it was begun or taken over.
     pub attempts: u32,
     /// The calls that it declared, in the order in which they were declared.
@@ -56,6 +58,7 @@ impl Case {
         Self {
             scope: open.scope.clone(),
             since,
+            owner: open.owner.to_string(),
             attempts: open.attempt,
             steps: steps.collect(),
             evidence: open.evidence.clone(),

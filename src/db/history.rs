@@ -7,10 +7,14 @@ use super::database::{Db, ascending};
 use super::fault::Fault;
 use super::tables::JournalKey;
 use crate::core::name::ScopeDigest;
-use crate::core::record::Record;
+use crate::core::record::{Entry, Record};
+use crate::core::row::RowKey;
 
 /// Where a walk through the journal stands: the key of the last block it has read.
 pub(crate) type Place = JournalKey;
+
+/// Entries with their numbers.
+type Numbered = Vec<(u64, Entry)>;
 
 /// Blocks that are read under one snapshot.
 const PAGE_BLOCKS: usize = 16;
@@ -57,6 +61,26 @@ impl Db {
             records.extend(self.entry(position)?);
         }
         Ok((records, last))
+    }
+
+    /// What was written in the next blocks after a place about one row, and the place after them.
+    pub fn row_history_after(
+        &self,
+        row: &RowKey,
+        after: Option<Place>,
+    ) -> Result<(Numbered, Option<Place>), Fault> {
+        let mut entries = Vec::new();
+        let last = self.blocks_after(after, |block| {
+            for found in block.entries() {
+                let found = found?;
+                let entry = found.entry()?;
+                if entry.notes.iter().any(|note| note.key == *row) {
+                    entries.push((found.position.seq, entry));
+                }
+            }
+            Ok(())
+        })?;
+        Ok((entries, last))
     }
 
     fn blocks_after(

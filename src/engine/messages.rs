@@ -22,6 +22,7 @@ use crate::core::imprint::Imprint;
 use crate::core::message::step::{End, Event, Move};
 use crate::core::message::{Letter, MESSAGES_MAX, MessageId, NewMessage, Post, Stage, Status};
 use crate::core::name::{Key, Operation, Scope, ScopeDigest, Tenant};
+use crate::core::record::Entry;
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::text::Text;
@@ -178,6 +179,24 @@ impl Engine {
             Some(Post::Letter(letter)) => Some(letter.clone()),
             _ => None,
         }))
+    }
+
+    /// All that the journal says of a message, oldest first, each with its number. Reads the whole journal.
+    pub fn message_history(&self, id: MessageId) -> Result<Vec<(u64, Entry)>, Error> {
+        self.not_inside()?;
+        let row = RowKey::message(id);
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let (entries, last) = self.read(|db| db.row_history_after(&row, after))?;
+            all.extend(entries);
+            if last.is_none() {
+                break;
+            }
+            after = last;
+        }
+        // Classes lie one behind the other in the journal.
+        all.sort_unstable_by_key(|(seq, _)| *seq);
+        Ok(all)
     }
 
     /// The newest event of a stream.

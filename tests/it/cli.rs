@@ -12,53 +12,62 @@ use onecho::{Key, Kind, Operation, Options, Outcome, Request, Store, Tenant};
 use serde_json::{Value, json};
 
 /// A directory with one store in it, and the real binary.
-struct Shop(tempfile::TempDir);
+pub(crate) struct Shop(tempfile::TempDir);
 
 impl Shop {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    fn command(&self, word: &str) -> Command {
+    pub fn command(&self, word: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onecho"));
         command.arg(word).arg("--db").arg(self.path("s.onecho")).stdin(Stdio::null());
         command
     }
 
-    fn run(&self, words: &str) -> Ran {
-        let mut words = words.split(' ');
-        let mut command = self.command(words.next().unwrap());
-        Ran(command.args(words).output().unwrap())
+    pub fn run(&self, words: &str) -> Ran {
+        Ran(self.words(words).output().unwrap())
     }
 
-    fn ingest_command(&self, words: &str, input: &Path) -> Command {
+    /// A command line in which no word has a blank.
+    pub fn words(&self, words: &str) -> Command {
+        let mut words: Vec<&str> = words.split(' ').collect();
+        // The commands of these stand before the options.
+        let heads = if matches!(words[0], "outbox" | "inbox") { 2 } else { 1 };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onecho"));
+        command.args(words.drain(..heads)).arg("--db").arg(self.path("s.onecho")).stdin(Stdio::null());
+        command.args(words);
+        command
+    }
+
+    pub fn ingest_command(&self, words: &str, input: &Path) -> Command {
         let mut command = self.command("ingest");
         command.args("--tenant t --operation import --kind order --json".split(' '));
         command.args(words.split(' ')).arg(input);
         command
     }
 
-    fn ingest(&self, words: &str, input: &Path) -> Ran {
+    pub fn ingest(&self, words: &str, input: &Path) -> Ran {
         Ran(self.ingest_command(words, input).output().unwrap())
     }
 }
 
-struct Ran(Output);
+pub(crate) struct Ran(pub Output);
 
 impl Ran {
     /// Checks the exit code, and that nobody was shown the inside of the program.
     #[track_caller]
-    fn ends(self, code: i32) -> Self {
+    pub fn ends(self, code: i32) -> Self {
         let said = self.said();
         assert_eq!(self.0.status.code(), Some(code), "{said}");
         for inside in ["panicked", "RUST_BACKTRACE", "ErrorKind", "Err("] {
@@ -69,7 +78,7 @@ impl Ran {
 
     /// Checks that the last thing said is one line of error that names all of this.
     #[track_caller]
-    fn says(self, words: &[&str]) -> Self {
+    pub fn says(self, words: &[&str]) -> Self {
         let said = self.said();
         let last = said.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: "), "{said}");
@@ -79,20 +88,20 @@ impl Ran {
         self
     }
 
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         String::from_utf8(self.0.stderr.clone()).unwrap()
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8(self.0.stdout.clone()).unwrap()
     }
 
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.text()).unwrap()
     }
 
     /// Counts of the summary, those that are not 0.
-    fn counts(&self) -> Value {
+    pub fn counts(&self) -> Value {
         let mut summary = self.json();
         let counts = summary.as_object_mut().unwrap();
         counts.remove("seconds");
@@ -252,6 +261,14 @@ fn looking_makes_no_store_and_changes_no_other_file() {
         "get --tenant t --kind order --id a",
         "status --tenant t --operation import --key a",
         "list --tenant t --kind order",
+        "list --state unknown",
+        "history --key a",
+        "resolve --key a --failed 1 --reason looked --actor Ada",
+        "cancel --key a --actor Ada",
+        "outbox list",
+        "outbox show 1-0",
+        "inbox list",
+        "inbox requeue 1-0 --reason looked --actor Ada",
         "stats",
         "verify",
     ];
@@ -651,12 +668,37 @@ fn every_option_of_every_command_is_in_the_docs_and_all_show_one_way_to_import()
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
     let docs = read("docs/cli.md");
-    for word in ["ingest", "get", "status", "list", "stats", "verify"] {
-        let help = Command::new(env!("CARGO_BIN_EXE_onecho")).args([word, "--help"]).output().unwrap();
+    for word in [
+        "ingest",
+        "run",
+        "get",
+        "status",
+        "list",
+        "history",
+        "resolve",
+        "cancel",
+        "outbox list",
+        "outbox show",
+        "outbox requeue",
+        "outbox drop",
+        "outbox delivered",
+        "inbox list",
+        "inbox show",
+        "inbox requeue",
+        "inbox drop",
+        "inbox delivered",
+        "stats",
+        "verify",
+    ] {
+        let words: Vec<&str> = word.split(' ').collect();
+        // An inbox has the options of an outbox, which are told once.
+        let word = word.replace("inbox ", "outbox ");
+        let (word, chapter) = (word.as_str(), word.split(' ').next().unwrap());
+        let help = Command::new(env!("CARGO_BIN_EXE_onecho")).args(&words).arg("--help").output().unwrap();
         let section =
-            docs.split(&format!("\n## `{word}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next());
+            docs.split(&format!("\n## `{chapter}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next());
         let common = docs.split("\n## ").find(|section| section.starts_with("Options of every command"));
-        let section = section.unwrap_or_else(|| panic!("docs/cli.md has no section `{word}`"));
+        let section = section.unwrap_or_else(|| panic!("docs/cli.md has no section `{chapter}`"));
         assert!(section.contains(&format!("$ onecho {word} ")), "{word} has no example");
         let help = Ran(help).ends(0).text();
         let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));

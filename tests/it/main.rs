@@ -21,6 +21,8 @@ mod crash_mistakes;
 mod crash_model;
 mod crash_plan;
 mod damaged;
+#[cfg(feature = "cli")]
+mod decide;
 mod disk_faults;
 mod effects;
 mod errors;
@@ -43,6 +45,10 @@ mod properties;
 mod races;
 mod recovery;
 mod replays;
+#[cfg(all(feature = "cli", unix))]
+mod run;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod run_kill;
 mod stopped;
 mod tidy;
 mod waiting;
