@@ -74,6 +74,7 @@
 //! [`Policy`] hold every limit. The repository's `docs/` has the architecture, the invariants, the file
 //! format and how it is tested.
 
+mod authority;
 mod case;
 mod claim;
 #[cfg(feature = "cli")]
@@ -93,6 +94,7 @@ mod names;
 mod operators;
 mod options;
 mod outbox;
+pub mod placement;
 mod replay;
 mod request;
 mod resource;
@@ -105,6 +107,7 @@ mod workers;
 
 pub use bytes::Bytes;
 
+pub use crate::authority::HandOver;
 pub use crate::case::{Conclusion, Resolution, Verdict};
 pub use crate::claim::{Begin, Claim, KeepAlive, Unfinished};
 pub use crate::core::case::{Case, CaseStep};

@@ -7,6 +7,7 @@ use super::claim::{NewStep, Point, StepState};
 use super::fact::{Evidence, Fact};
 use super::message::step::{End, Event, Move};
 use super::outcome::Digest;
+use super::row::RowKey;
 use super::text::Text;
 
 /// One act on one scope.
@@ -32,6 +33,10 @@ pub(crate) enum Act {
     Post { moves: Vec<Move>, evidence: Option<Evidence> },
     /// A job of this service has run: what it did and its end, or neither.
     Job(Move),
+    /// Another store is to decide about the tenant.
+    HandOver { to: Text },
+    /// Rows of a tenant that is another store's are to go.
+    Clear { keys: Vec<RowKey> },
 }
 
 /// What goes into a claim's own commit.
@@ -94,7 +99,9 @@ impl Act {
             | Self::Lapse
             | Self::Cancel
             | Self::Enqueue { .. }
+            | Self::Clear { .. }
             | Self::Job(_) => Vec::new(),
+            Self::HandOver { to } => vec![Fact::Because(Evidence::new("handed over to", to.as_str()))],
             Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
@@ -139,7 +146,9 @@ impl Act {
             | Self::Lapse
             | Self::Cancel
             | Self::Enqueue { .. }
+            | Self::HandOver { .. }
             | Self::Job(_) => 0,
+            Self::Clear { keys } => keys.iter().map(|key| key.as_bytes().len()).sum(),
             Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {

@@ -74,7 +74,9 @@ pub(crate) fn tells_another_nothing(reply: &Reply) -> bool {
 /// its holder only by being free in between.
 pub(crate) fn taken_stays_taken(row: Option<&Row>, change: &Change, applied: &Applied) -> bool {
     let held = match row.map(|row| &row.content) {
-        None | Some(Content::Removed | Content::Open(_) | Content::Post(_)) => return true,
+        None | Some(Content::Removed | Content::Open(_) | Content::Post(_) | Content::Unit(_)) => {
+            return true;
+        }
         Some(Content::Held(holder)) => Some(holder),
         Some(Content::Value { .. }) => None,
     };

@@ -72,6 +72,10 @@ pub(crate) enum Transition {
     Handled = 23,
     /// Somebody ended a message that nobody delivers any more.
     Settled = 24,
+    /// The tenant is another store's from now on.
+    HandedOver = 30,
+    /// Rows of a tenant that another store decides about were removed.
+    Cleared = 31,
 }
 
 impl Transition {
@@ -90,6 +94,8 @@ impl Transition {
                 | Self::Ended
                 | Self::Handled
                 | Self::Settled
+                | Self::HandedOver
+                | Self::Cleared
         )
     }
 
@@ -101,7 +107,7 @@ impl Transition {
     /// The transition of a stored number.
     pub fn of(number: u8) -> Option<Self> {
         use Transition::*;
-        const ALL: [Transition; 20] = [
+        const ALL: [Transition; 22] = [
             Executed,
             Unprotected,
             Begun,
@@ -122,6 +128,8 @@ impl Transition {
             Ended,
             Handled,
             Settled,
+            HandedOver,
+            Cleared,
         ];
         ALL.into_iter().find(|known| *known as u8 == number)
     }
@@ -149,6 +157,8 @@ impl Transition {
             Self::Ended => "attempts ended",
             Self::Handled => "job handled",
             Self::Settled => "message settled",
+            Self::HandedOver => "handed over",
+            Self::Cleared => "rows cleared",
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec;
 use super::fault::Unreadable;
+use crate::core::authority::Unit;
 use crate::core::claim::{Moment, Open, Phase, Point, StepRecord};
 use crate::core::effect::{Note, Verb};
 use crate::core::fact::{Evidence, Fact};
@@ -30,6 +31,8 @@ pub(crate) struct Identity {
     pub store_id: [u8; 16],
     pub scope_mode: ScopeMode,
     pub created_at: Timestamp,
+    /// Whether it decides only about tenants that were handed to it.
+    pub owns_nothing: bool,
 }
 
 /// What changes with every commit.
@@ -434,6 +437,7 @@ enum StoredContent<B> {
     Held(ResourceRef),
     Open(Box<StoredOpen>),
     Post(Post),
+    Unit(Unit),
 }
 
 /// A command that was begun and is not finished.
@@ -524,6 +528,7 @@ impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
                 Content::Held(holder) => StoredContent::Held(holder.clone()),
                 Content::Open(open) => StoredContent::Open(Box::new(StoredOpen::from(&**open))),
                 Content::Post(post) => StoredContent::Post(post.clone()),
+                Content::Unit(unit) => StoredContent::Unit(unit.clone()),
             },
         }
     }
@@ -543,6 +548,7 @@ impl TryFrom<StoredRow> for Row {
                 StoredContent::Held(holder) => Content::Held(holder),
                 StoredContent::Open(open) => Content::Open(Arc::new(Open::try_from(*open)?)),
                 StoredContent::Post(post) => Content::Post(post),
+                StoredContent::Unit(unit) => Content::Unit(unit),
             },
         })
     }

@@ -10,7 +10,6 @@ use super::counters::count;
 use super::inside::Inside;
 use super::places::{End, Entered, PlaceGuard};
 use super::read::Known;
-use super::settings::Authority;
 use super::staging::{Ids, Staging};
 use super::writer::{Draft, Verdict};
 use super::{Engine, FULL_RETRY, told};
@@ -31,7 +30,7 @@ impl Engine {
     pub fn execute(&self, asked: &Arc<Asked>, wait: Option<Duration>, run: Run<'_>) -> Result<Reply, Error> {
         self.not_inside()?;
         let policy = *self.settings.policy(&asked.scope.operation);
-        if let Some(refused) = self.refused(asked) {
+        if let Some(refused) = self.refused(asked)? {
             return Ok(refused);
         }
         let deadline = Deadline::after(wait.unwrap_or(policy.wait));
@@ -53,16 +52,11 @@ impl Engine {
     }
 
     /// Refusals before anything is looked at.
-    pub(super) fn refused(&self, asked: &Asked) -> Option<Reply> {
-        let decider = self.settings.authority.as_ref()?;
-        match decider(&asked.scope) {
-            Authority::Here => None,
-            Authority::Elsewhere(owner) => {
-                let reply = Reply::Refused(Refused::NotAuthoritative { owner });
-                self.tally(&reply);
-                Some(reply)
-            }
-        }
+    pub(super) fn refused(&self, asked: &Asked) -> Result<Option<Reply>, Error> {
+        let owner = self.owner_of(&asked.scope)?;
+        let reply = owner.map(|owner| Reply::Refused(Refused::NotAuthoritative { owner }));
+        reply.iter().for_each(|reply| self.tally(reply));
+        Ok(reply)
     }
 
     /// Looks the scope up and takes its place if it is free.

@@ -17,6 +17,7 @@ use super::post::PostOffice;
 use super::queue::Size;
 use crate::core::act::Act;
 use crate::core::audit::{self, Brought};
+use crate::core::authority::{Unit, Units};
 use crate::core::claim::{self, Open, Uptime};
 use crate::core::decide::{Answer, Asked, Command, Decision, OpenView, Rows, View, decide, footprint};
 use crate::core::effect::Staged;
@@ -128,6 +129,8 @@ pub(crate) enum Verdict {
     Enqueued(Vec<MessageId>),
     /// Each message as it is now; none of one that could not be moved on.
     Posted(Vec<Option<Status>>),
+    /// Whose the tenant is now.
+    Unit(Unit),
     Fault(Error),
 }
 
@@ -160,18 +163,21 @@ struct Page<'d> {
     accepted: Vec<Accepted<'d>>,
     /// Whether a row of an open command stands among the rows: usually none does, and none is looked for.
     has_open: bool,
+    /// What is known of tenants: in the file, or as this batch leaves it.
+    units: Units,
     stale: u64,
     overtaken: u64,
 }
 
 impl Page<'_> {
-    fn for_commands(commands: usize) -> Self {
+    fn for_commands(commands: usize, units: Units) -> Self {
         Self {
             records: HashMap::with_capacity(commands),
             rows: PageRows { list: Vec::with_capacity(commands), places: HashMap::with_capacity(commands) },
             classes: BTreeMap::new(),
             accepted: Vec::with_capacity(commands),
             has_open: false,
+            units,
             stale: 0,
             overtaken: 0,
         }
@@ -269,7 +275,7 @@ pub(crate) fn write(
     let (now, monotonic) = desk.clock.both();
     let uptime = Uptime { now: claim::Moment::at(tail.epoch, monotonic), opened: millis(desk.opened) };
     let moment = Moment { now, settled: desk.clock.settled(), uptime, desk };
-    let mut page = Page::for_commands(drafts.len());
+    let mut page = Page::for_commands(drafts.len(), db.units());
     let written = decided_and_committed(db, &mut page, &mut next, drafts, moment);
     if let Err(failed) = written {
         // No grant of it reaches anybody.
@@ -366,6 +372,7 @@ fn one<'d>(
             clock_settled: moment.settled,
             uptime: moment.uptime,
             has_room: next.open < moment.desk.open_max,
+            units: page.units,
         };
         let command = Command::Act { act: &draft.act, told: &draft.told, staged: &draft.staged };
         decide(&view, &draft.asked, &command, moment.now, &draft.policy)
@@ -379,6 +386,8 @@ fn one<'d>(
         } else if key.is_open() {
             page.has_open = true;
             next.count_open(open_row.as_ref(), row.as_ref());
+        } else if key.is_unit() {
+            page.units = Units::Listed { owns_rest: !db.identity().owns_nothing };
         }
         page.rows.put_changed(key, row, position.seq);
     }
@@ -414,6 +423,7 @@ fn one<'d>(
         }
         Answer::Enqueued(ids) => Verdict::Enqueued(ids),
         Answer::Posted(moved) => Verdict::Posted(moved),
+        Answer::Unit(unit) => Verdict::Unit(unit),
         Answer::Fault(fault) => Verdict::Fault(fault),
         Answer::Run => unreachable!("nobody asks here whether it may run"),
     })
@@ -421,6 +431,14 @@ fn one<'d>(
 
 /// Brings the rows of the command's footprint onto the page.
 fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
+    if page.units != Units::AllOurs {
+        let key = RowKey::unit(&draft.asked.scope.tenant);
+        if !page.rows.has(&key)
+            && let Some(row) = db.row(&key)?
+        {
+            page.rows.put_loaded(&key, row);
+        }
+    }
     if draft.asked.is_protected
         && let Some(row) = db.open_row(draft.asked.digest)?
     {
@@ -444,7 +462,7 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
             page.rows.put_loaded(key, row.outline());
         }
     }
-    if draft.staged.makes_rows() || matches!(draft.act, Act::Post { .. } | Act::Job(_)) {
+    if draft.staged.makes_rows() || matches!(draft.act, Act::Post { .. } | Act::Job(_) | Act::Clear { .. }) {
         load_post(db, page, draft)?;
     }
     Ok(())
@@ -454,7 +472,7 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
 fn load_post(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
     let mut looked: HashSet<RowKey> = HashSet::new();
     loop {
-        let keys = footprint(&draft.act, &draft.staged, &draft.asked.scope.tenant, &page.rows);
+        let keys = footprint(&draft.act, &draft.staged, &draft.asked.scope.tenant, &page.rows, page.units);
         let mut is_complete = true;
         for key in keys {
             if !page.rows.has(&key) && looked.insert(key.clone()) {

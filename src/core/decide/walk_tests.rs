@@ -310,6 +310,7 @@ impl World {
             clock_settled: None,
             uptime: Uptime { now: Moment { epoch: self.epoch, monotonic }, opened: began },
             has_room: true,
+            units: Units::AllOurs,
         };
         let policy = Policy::new().takeover(rules.takeover);
         let command = Command::Act { act, told, staged: &Staged::default() };
