@@ -107,7 +107,7 @@ mod workers;
 
 pub use bytes::Bytes;
 
-pub use crate::authority::HandOver;
+pub use crate::authority::{HandOver, Import, Moved};
 pub use crate::case::{Conclusion, Resolution, Verdict};
 pub use crate::claim::{Begin, Claim, KeepAlive, Unfinished};
 pub use crate::core::case::{Case, CaseStep};

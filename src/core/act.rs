@@ -3,12 +3,13 @@
 
 use bytes::Bytes;
 
-use super::claim::{NewStep, Point, StepState};
+use super::claim::{NewStep, Open, Point, StepState};
 use super::fact::{Evidence, Fact};
 use super::message::step::{End, Event, Move};
 use super::outcome::Digest;
-use super::row::RowKey;
+use super::row::{Content, RowKey};
 use super::text::Text;
+use super::time::Timestamp;
 
 /// One act on one scope.
 #[derive(Clone)]
@@ -36,7 +37,18 @@ pub(crate) enum Act {
     /// Another store is to decide about the tenant.
     HandOver { to: Text },
     /// Rows of a tenant that is another store's are to go.
-    Clear { keys: Vec<RowKey> },
+    /// `session` is the entry that began to read what another store exported.
+    Clear { session: Option<u64>, keys: Vec<RowKey> },
+    /// What another store exported under an epoch is to be read.
+    Arrive { from: Text, epoch: u64 },
+    /// Rows of it.
+    Bring { session: u64, rows: Vec<(RowKey, Option<Timestamp>, Content)> },
+    /// An outcome of it.
+    BringOutcome { session: u64, generation: u32, facts: Vec<Fact> },
+    /// A command that is open in it.
+    BringOpen { session: u64, open: Box<Open> },
+    /// All of it was read.
+    Own { session: u64 },
 }
 
 /// What goes into a claim's own commit.
@@ -100,7 +112,12 @@ impl Act {
             | Self::Cancel
             | Self::Enqueue { .. }
             | Self::Clear { .. }
+            | Self::Bring { .. }
+            | Self::BringOpen { .. }
+            | Self::Own { .. }
             | Self::Job(_) => Vec::new(),
+            Self::BringOutcome { facts, .. } => facts.clone(),
+            Self::Arrive { from, .. } => vec![Fact::Because(Evidence::new("exported by", from.as_str()))],
             Self::HandOver { to } => vec![Fact::Because(Evidence::new("handed over to", to.as_str()))],
             Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
@@ -128,6 +145,20 @@ impl Act {
         }
     }
 
+    /// Whether it is about who decides, and not about what is decided.
+    pub fn is_of_authority(&self) -> bool {
+        matches!(
+            self,
+            Self::HandOver { .. }
+                | Self::Clear { .. }
+                | Self::Arrive { .. }
+                | Self::Bring { .. }
+                | Self::BringOutcome { .. }
+                | Self::BringOpen { .. }
+                | Self::Own { .. }
+        )
+    }
+
     /// The token of the claim that it speaks of; 0 without one.
     pub fn token(&self) -> u64 {
         match self {
@@ -147,8 +178,15 @@ impl Act {
             | Self::Cancel
             | Self::Enqueue { .. }
             | Self::HandOver { .. }
+            | Self::Arrive { .. }
+            | Self::BringOutcome { .. }
+            | Self::Own { .. }
             | Self::Job(_) => 0,
-            Self::Clear { keys } => keys.iter().map(|key| key.as_bytes().len()).sum(),
+            Self::Bring { rows, .. } => {
+                rows.iter().map(|(key, _, content)| key.as_bytes().len() + content.bytes()).sum()
+            }
+            Self::BringOpen { open, .. } => open.bytes(),
+            Self::Clear { keys, .. } => keys.iter().map(|key| key.as_bytes().len()).sum(),
             Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {

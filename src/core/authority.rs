@@ -8,9 +8,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::audit::Layout;
+use super::claim::Open;
+use super::fact::Fact;
+use super::message::{Letter, MessageId, Status};
 use super::name::{Tenant, is_reserved};
-use super::row::Row;
+use super::policy::Windows;
+use super::record::{Record, Told, Transition};
+use super::row::{Content, Row, RowKey};
 use super::text::Text;
+use super::time::Timestamp;
 
 /// What the file says of a tenant. The order of variants and fields is the stored format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,5 +77,56 @@ impl Units {
             // Entries of the store's own are of no tenant.
             None => (!owns_rest && !is_reserved(tenant.as_str())).then(|| Text::constant("")),
         }
+    }
+}
+
+/// One thing of a tenant on its way to another store.
+pub(crate) enum Item {
+    Outcome(Box<Kept>),
+    Open(Box<Open>),
+    /// A resource, a uniqueness, or what messages are found by.
+    Row {
+        key: RowKey,
+        event_time: Option<Timestamp>,
+        content: Content,
+    },
+    Message {
+        id: MessageId,
+        status: Box<Status>,
+        letter: Option<Letter>,
+    },
+}
+
+/// An outcome with all that its replays need.
+pub(crate) struct Kept {
+    pub windows: Windows,
+    pub generation: u32,
+    /// When it finished, and by which transition.
+    pub at: Timestamp,
+    pub ended_by: Transition,
+    pub told: Told,
+    /// The messages it made: the number of the first, and how many.
+    pub made: (MessageId, u32),
+}
+
+impl Kept {
+    pub fn of(record: &Record) -> Self {
+        let (first, count) = record.made();
+        Self {
+            windows: record.windows,
+            generation: record.entry.generation,
+            at: record.finished_at(),
+            ended_by: record.ended_by(),
+            told: Told { token: 0, ..Told::clone(&record.entry.told) },
+            made: (first, count),
+        }
+    }
+
+    /// What its entry at another store says beside the outcome.
+    pub fn facts(&self) -> Vec<Fact> {
+        let own = self.told.facts.iter().filter(|fact| !matches!(fact, Fact::Brought { .. })).cloned();
+        let (first, count) = self.made;
+        let brought = Fact::Brought { at: self.at, ended_by: self.ended_by as u8, made: first.seq, count };
+        own.chain([brought]).collect()
     }
 }

@@ -168,8 +168,11 @@ pub(crate) enum Answer {
     Enqueued(Vec<MessageId>),
     /// Each message as it is now; none of one that could not be moved on.
     Posted(Vec<Option<Status>>),
-    /// Whose the tenant is now.
-    Unit(Unit),
+    /// Whose the tenant is now, and the entry that said so.
+    Unit {
+        unit: Unit,
+        version: u64,
+    },
     Fault(Error),
 }
 
@@ -280,7 +283,12 @@ impl Decider<'_> {
             Act::Post { moves, .. } => self.post(moves, told),
             Act::Job(end) => self.job(end, told, staged),
             Act::HandOver { to } => self.hand_over(to, told),
-            Act::Clear { keys } => self.clear(keys, told),
+            Act::Clear { session, keys } => self.clear(*session, keys, told),
+            Act::Arrive { from, epoch } => self.arrive(from, *epoch, told),
+            Act::Bring { session, rows } => self.bring(*session, rows, told),
+            Act::BringOutcome { session, generation, .. } => self.bring_outcome(*session, *generation, told),
+            Act::BringOpen { session, open } => self.bring_open(*session, open, told),
+            Act::Own { session } => self.own(*session, told),
         }
     }
 
@@ -449,7 +457,7 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
     let reply = Reply::Expired {
         failed: entry.failed,
         code: entry.code,
-        at: entry.at,
+        at: record.finished_at(),
         resource: entry.resource.as_ref().filter(|_| is_same).cloned(),
         digest: is_same.then(|| entry.body.digest()),
     };

@@ -129,6 +129,13 @@ impl RowKey {
         Self(joined(&[UNIT, tenant.as_str()]))
     }
 
+    /// What the keys of a tenant's own rows begin with, those apart that a number or a digest names: resources,
+    /// uniquenesses, ordering keys, known messages and streams.
+    pub fn all_of(tenant: &Tenant) -> [String; 5] {
+        [RESOURCE_OF_TENANT, UNIQUE_OF_TENANT, QUEUE, KNOWN, STREAM]
+            .map(|tag| format!("{tag}{}{END}", tenant.as_str()))
+    }
+
     /// What the keys of all such rows begin with.
     pub fn all_units() -> &'static [u8] {
         UNIT.as_bytes()
@@ -368,15 +375,22 @@ pub(crate) enum Content {
     Unit(Unit),
 }
 
+impl Content {
+    /// The bytes of the value.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Value { bytes, .. } => bytes.len(),
+            Self::Removed | Self::Held(_) | Self::Unit(_) => 0,
+            Self::Open(open) => open.bytes(),
+            Self::Post(post) => post.bytes(),
+        }
+    }
+}
+
 impl Row {
     /// The bytes of its value.
     pub fn value_bytes(&self) -> usize {
-        match &self.content {
-            Content::Value { bytes, .. } => bytes.len(),
-            Content::Removed | Content::Held(_) | Content::Unit(_) => 0,
-            Content::Open(open) => open.bytes(),
-            Content::Post(post) => post.bytes(),
-        }
+        self.content.bytes()
     }
 
     /// The command that was begun, of such a row.

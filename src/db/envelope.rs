@@ -13,8 +13,8 @@ use super::fault::Unreadable;
 /// one.
 pub(crate) const VERSION: u8 = 1;
 /// Version, kind, and the length of the body as a big-endian `u32`.
-const HEAD_BYTES: usize = 6;
-const CRC_BYTES: usize = 4;
+pub(crate) const HEAD_BYTES: usize = 6;
+pub(crate) const CRC_BYTES: usize = 4;
 
 /// Tables by the number that goes into the CRC. Numbers are only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Table {
     Class = 2,
     Journal = 3,
     Resource = 5,
+    /// No table: what a tenant takes along to another store.
+    Stream = 6,
 }
 
 /// What a body is. Numbers are only ever added.
@@ -35,6 +37,9 @@ pub(crate) enum Kind {
     Row = 5,
     Directory = 6,
     Tail = 7,
+    StreamHead = 8,
+    StreamItem = 9,
+    StreamEnd = 10,
 }
 
 /// Frames `value` for one place in the file.

@@ -74,6 +74,7 @@ fn identity() -> Identity {
         store_id: std::array::from_fn(|at| u8::try_from(at).unwrap()),
         scope_mode: ScopeMode::PerTenant,
         created_at: Timestamp(1_796_040_000_000),
+        owns_nothing: true,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::core::text::Text;
 /// Rows that one entry takes away.
 const CLEAR_ROWS: usize = 512;
 /// Messages that are read at once.
-const PAGE_ROWS: usize = 256;
+pub(super) const PAGE_ROWS: usize = 256;
 
 impl Engine {
     /// Who decides about a scope, if this store does not: as it was configured, and as the file says.
@@ -63,7 +63,7 @@ impl Engine {
         self.has_units.store(true, Ordering::Release);
         let act = Act::HandOver { to: to.into() };
         let epoch = match self.submit_post(&asked, act, Staged::default(), &Arc::from(actor))? {
-            Verdict::Unit(unit) => unit.epoch(),
+            Verdict::Unit { unit, .. } => unit.epoch(),
             Verdict::Reply { reply: Reply::Refused(Refused::NotAuthoritative { owner }), .. } => {
                 return Err(Error::not_authoritative(&owner));
             }
@@ -106,19 +106,25 @@ impl Engine {
                     keys.extend(status.is_flying().then(|| RowKey::flying(id)));
                 }
             }
-            self.clear(tenant, &keys, actor)?;
+            self.clear(tenant, None, &keys, actor)?;
         }
     }
 
     /// Takes rows away of a tenant that is another store's, a bounded number with each entry.
-    pub(super) fn clear(&self, tenant: &Tenant, keys: &[RowKey], actor: &str) -> Result<(), Error> {
+    pub(super) fn clear(
+        &self,
+        tenant: &Tenant,
+        session: Option<u64>,
+        keys: &[RowKey],
+        actor: &str,
+    ) -> Result<(), Error> {
         let asked = self.post_asked(tenant)?;
         for keys in keys.chunks(CLEAR_ROWS) {
-            let act = Act::Clear { keys: keys.to_vec() };
+            let act = Act::Clear { session, keys: keys.to_vec() };
             match self.submit_post(&asked, act, Staged::default(), &Arc::from(actor))? {
                 Verdict::Gone => {}
                 Verdict::Fault(error) => return Err(error),
-                _ => return Err(Error::new(ErrorKind::Conflict, "the tenant has changed hands meanwhile")),
+                _ => return Err(changed_hands()),
             }
         }
         Ok(())
@@ -129,4 +135,12 @@ impl Engine {
         let row = self.row(&RowKey::unit(tenant))?;
         Ok(row.as_ref().and_then(Row::unit).cloned())
     }
+}
+
+/// What was begun for a tenant is out of date.
+pub(super) fn changed_hands() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "the tenant has changed hands meanwhile, or is being imported by another call",
+    )
 }

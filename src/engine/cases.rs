@@ -220,7 +220,7 @@ impl Engine {
     }
 
     /// A scope as the engine carries it, where nobody asks anything of it.
-    fn asked_of(&self, scope: &Scope, fingerprint: &Fingerprint) -> Arc<Asked> {
+    pub(super) fn asked_of(&self, scope: &Scope, fingerprint: &Fingerprint) -> Arc<Asked> {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);
         Arc::new(Asked {
             scope: scope.clone(),

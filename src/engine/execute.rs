@@ -235,7 +235,7 @@ impl Engine {
         if record.is_outcome() {
             self.index.publish(&asked.imprint, &record);
         }
-        let mut finished = record.finished(record.entry.at);
+        let mut finished = record.finished(record.finished_at());
         // The first caller has what it just made, kept or not.
         finished.body = Body::Present(body);
         if let Some(guard) = guard {

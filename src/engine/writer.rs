@@ -77,7 +77,7 @@ impl Draft {
         Self::telling(asked, policy, act, told, staged)
     }
 
-    fn telling(
+    pub fn telling(
         asked: &Arc<Asked>,
         policy: &Policy,
         act: Act,
@@ -130,7 +130,10 @@ pub(crate) enum Verdict {
     /// Each message as it is now; none of one that could not be moved on.
     Posted(Vec<Option<Status>>),
     /// Whose the tenant is now.
-    Unit(Unit),
+    Unit {
+        unit: Unit,
+        version: u64,
+    },
     Fault(Error),
 }
 
@@ -385,7 +388,7 @@ fn one<'d>(
             next.count_post(page.rows.row(&key), row.as_ref());
         } else if key.is_open() {
             page.has_open = true;
-            next.count_open(open_row.as_ref(), row.as_ref());
+            next.count_open(page.rows.row(&key), row.as_ref());
         } else if key.is_unit() {
             page.units = Units::Listed { owns_rest: !db.identity().owns_nothing };
         }
@@ -423,7 +426,7 @@ fn one<'d>(
         }
         Answer::Enqueued(ids) => Verdict::Enqueued(ids),
         Answer::Posted(moved) => Verdict::Posted(moved),
-        Answer::Unit(unit) => Verdict::Unit(unit),
+        Answer::Unit { unit, version } => Verdict::Unit { unit, version },
         Answer::Fault(fault) => Verdict::Fault(fault),
         Answer::Run => unreachable!("nobody asks here whether it may run"),
     })
@@ -462,7 +465,9 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
             page.rows.put_loaded(key, row.outline());
         }
     }
-    if draft.staged.makes_rows() || matches!(draft.act, Act::Post { .. } | Act::Job(_) | Act::Clear { .. }) {
+    if draft.staged.makes_rows()
+        || matches!(draft.act, Act::Post { .. } | Act::Job(_) | Act::Clear { .. } | Act::Bring { .. })
+    {
         load_post(db, page, draft)?;
     }
     Ok(())
@@ -516,7 +521,9 @@ fn accept<'d>(
     next.last_seq = position.seq;
     page.classes.entry(position.class).or_insert(windows);
     if record.is_outcome() {
-        page.records.insert(draft.asked.digest, Arc::clone(&record));
+        // One that was known before has its earlier generation.
+        let known = page.records.insert(draft.asked.digest, Arc::clone(&record));
+        next.records += u64::from(known.is_none());
     }
     page.accepted.push(Accepted { draft, record: Arc::clone(&record), open_before });
     record

@@ -135,8 +135,10 @@ pub(crate) fn footprint(
             queue(&mut keys, RowKey::queue(tenant, &message.destination, order));
         }
     }
-    if let Act::Clear { keys: cleared } = act {
-        keys.extend(cleared.iter().cloned());
+    match act {
+        Act::Clear { keys: cleared, .. } => keys.extend(cleared.iter().cloned()),
+        Act::Bring { rows, .. } => keys.extend(rows.iter().map(|(key, ..)| key.clone())),
+        _ => {}
     }
     let moves = match act {
         Act::Post { moves, .. } => moves.as_slice(),
