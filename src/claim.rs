@@ -19,7 +19,7 @@ use crate::core::policy::Policy;
 use crate::core::reply::Reply;
 use crate::core::text::Text;
 use crate::effects::Effects;
-use crate::engine::claims::{Held, Moved};
+use crate::engine::claims::{Halfway, Held, Moved};
 use crate::kind::{read_json, write_json};
 use crate::step::{Step, Stepped};
 use crate::store::{Store, typed};
@@ -27,7 +27,6 @@ use crate::store::{Store, typed};
 /// What came of [`Store::begin`](crate::Store::begin).
 #[derive(Debug)]
 #[must_use]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 pub enum Begin<C = Claim> {
     /// The command is this caller's to run; the claim is durable.
     Run(C),
@@ -70,7 +69,10 @@ pub enum Begin<C = Claim> {
 /// # Ok::<(), BoxError>(())
 /// ```
 #[must_use]
-pub struct Claim {
+pub struct Claim(Box<Owned>);
+
+/// What an owner holds.
+struct Owned {
     store: Store,
     asked: Arc<Asked>,
     policy: Policy,
@@ -85,19 +87,19 @@ pub struct Claim {
 impl Claim {
     pub(crate) fn new(store: &Store, asked: &Arc<Asked>, policy: &Policy, open: Arc<Open>) -> Self {
         let (store, asked, policy) = (store.clone(), Arc::clone(asked), *policy);
-        Self { store, asked, policy, open, moves: Moves::default(), handed: Vec::new() }
+        Self(Box::new(Owned { store, asked, policy, open, moves: Moves::default(), handed: Vec::new() }))
     }
 
     /// Whose command it is, of which kind, and which.
     #[must_use]
     pub fn scope(&self) -> &Scope {
-        &self.asked.scope
+        &self.0.asked.scope
     }
 
     /// Which attempt this is, from 1; above it, the command was taken over.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.open.attempt
+        self.0.open.attempt
     }
 
     /// What was given to [`Start::input`](crate::Start::input) when the command was first begun.
@@ -106,14 +108,14 @@ impl Claim {
     ///
     /// `Invalid` when there is none, or it is no `I`.
     pub fn input<I: DeserializeOwned>(&self) -> Result<I, Error> {
-        input_of(&self.open)
+        input_of(&self.0.open)
     }
 
-    /// Whether somebody asked that this command stop: see [`Store::cancel`](crate::Store::cancel). What follows,
-    /// to go on, to compensate, to finish as failed, is the owner's to decide.
+    /// Whether somebody asked that this command stop: see [`Store::cancel`](crate::Store::cancel). What
+    /// follows, to go on, to compensate, to finish as failed, is the owner's to decide.
     #[must_use]
     pub fn cancel_asked(&self) -> bool {
-        self.open.cancel_asked || self.store.engine().is_cancel_asked(&self.held())
+        self.0.open.cancel_asked || self.0.store.engine().is_cancel_asked(&self.held())
     }
 
     /// Renews the lease for another [`Policy::lease`](crate::Policy::lease). In memory: it costs no commit.
@@ -122,19 +124,19 @@ impl Claim {
     ///
     /// `FenceLost` when the claim is somebody else's or over; `Unavailable` or `Closed` when the store is.
     pub fn heartbeat(&self) -> Result<(), Error> {
-        self.store.engine().heartbeat(&self.held())
+        self.0.store.engine().heartbeat(&self.held())
     }
 
     /// Holds the lease until the guard or the claim is dropped, for
-    /// [`Policy::run_max`](crate::Policy::run_max) at most. It costs no thread and no commit: while this process lives, that
-    /// its owner is at it is a fact in memory.
+    /// [`Policy::run_max`](crate::Policy::run_max) at most. It costs no thread and no commit: while this
+    /// process lives, that its owner is at it is a fact in memory.
     pub fn keep_alive(&self) -> KeepAlive {
-        self.store.engine().keep_alive(&self.held());
+        self.0.store.engine().keep_alive(&self.held());
         KeepAlive {
-            store: self.store.clone(),
-            asked: Arc::clone(&self.asked),
-            policy: self.policy,
-            token: self.open.token,
+            store: self.0.store.clone(),
+            asked: Arc::clone(&self.0.asked),
+            policy: self.0.policy,
+            token: self.0.open.token,
         }
     }
 
@@ -162,18 +164,18 @@ impl Claim {
             // Declared with the claim: there is nothing to write.
             Some(StepState::Open) if !self.is_handed(step.name()) && self.is_fresh(step.name()) => {}
             Some(StepState::Open | StepState::NotApplied) | None => {
-                self.moves.declared.push(step.declared());
+                self.0.moves.declared.push(step.declared());
                 let advanced = self.advance(None);
                 if advanced.is_err() {
-                    self.moves.declared.clear();
+                    self.0.moves.declared.clear();
                 }
                 advanced?;
             }
         }
         if !self.is_handed(step.name()) {
-            self.handed.push(step.name().clone());
+            self.0.handed.push(step.name().clone());
         }
-        Ok(Stepped::Call(self.open.operation_id(step.name())))
+        Ok(Stepped::Call(self.0.open.operation_id(step.name())))
     }
 
     /// Says what a call answered; written with the claim's next commit.
@@ -210,7 +212,7 @@ impl Claim {
         body: impl Fn(&mut Effects<'_, '_>) -> Result<P, BoxError>,
     ) -> Result<P, Error> {
         checked("name of the recovery point", name, NAME_BYTES_MAX)?;
-        if let Some(point) = self.open.point(name) {
+        if let Some(point) = self.0.open.point(name) {
             return read_json(&point.value);
         }
         let name = Text::from(name);
@@ -220,7 +222,7 @@ impl Claim {
         })))?;
         let stored = match written {
             Some(stored) => stored,
-            None => self.open.point(&name).map(|point| point.value.clone()).unwrap_or_default(),
+            None => self.0.open.point(&name).map(|point| point.value.clone()).unwrap_or_default(),
         };
         read_json(&stored)
     }
@@ -229,14 +231,14 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// `Invalid` with a step open; otherwise as [`Claim::transact`]. The claim comes back with the error, unless
-    /// the fence is lost: the same finish said again is answered by the first. A lost fence says what the
-    /// command came to, if it did: [`Error::finished`].
+    /// `Invalid` with a step open; otherwise as [`Claim::transact`]. The claim comes back with the error,
+    /// unless the fence is lost: the same finish said again is answered by the first. A lost fence says
+    /// what the command came to, if it did: [`Error::finished`].
     pub fn finish(
         self,
         body: impl Fn(&mut Effects<'_, '_>) -> Result<Outcome, BoxError>,
     ) -> Result<Finished, Unfinished> {
-        if let Some(step) = self.open.steps.iter().find(|step| self.is_open(&step.name)) {
+        if let Some(step) = self.0.open.steps.iter().find(|step| self.is_open(&step.name)) {
             let text = format!(
                 "step {} is open: say `answer` or `not_applied` first, or `unsure` if it is not known",
                 step.name
@@ -244,7 +246,7 @@ impl Claim {
             return Err(self.unfinished(Error::invalid(text)));
         }
         let finished =
-            self.store.engine().finish(&self.held(), &self.moves, &|staging| typed(staging, &body));
+            self.0.store.engine().finish(&self.held(), &self.0.moves, &|staging| typed(staging, &body));
         finished.map_err(|error| self.unfinished(error))
     }
 
@@ -269,8 +271,8 @@ impl Claim {
 
     fn give_up(self, why: &str, deed: Deed) -> Result<(), Unfinished> {
         let note = Some(Evidence::new("owner", why));
-        let moves = Moves { note, ..self.moves.clone() };
-        let given_up = self.store.engine().give_up(&self.held(), &moves, deed);
+        let moves = Moves { note, ..self.0.moves.clone() };
+        let given_up = self.0.store.engine().give_up(&self.held(), &moves, deed);
         given_up.map_err(|error| self.unfinished(error))
     }
 
@@ -280,15 +282,15 @@ impl Claim {
     }
 
     fn held(&self) -> Held<'_> {
-        Held { asked: &self.asked, policy: &self.policy, token: self.open.token }
+        Held { asked: &self.0.asked, policy: &self.0.policy, token: self.0.open.token }
     }
 
     /// Writes what was said, and with a point its effects.
-    fn advance(&mut self, point: Option<Point<'_>>) -> Result<Option<Bytes>, Error> {
-        match self.store.engine().advance(&self.held(), &self.moves, point)? {
+    fn advance(&mut self, point: Option<Halfway<'_>>) -> Result<Option<Bytes>, Error> {
+        match self.0.store.engine().advance(&self.held(), &self.0.moves, point)? {
             Moved::Open(open) => {
-                self.open = open;
-                self.moves = Moves::default();
+                self.0.open = open;
+                self.0.moves = Moves::default();
                 Ok(None)
             }
             Moved::Reached(value) => Ok(Some(value)),
@@ -303,7 +305,7 @@ impl Claim {
     ) -> Result<(), Error> {
         match self.state_of(step.name()) {
             Some(StepState::Open) => {
-                self.moves.closed.push(Closing { step: step.name().clone(), state, evidence });
+                self.0.moves.closed.push(Closing { step: step.name().clone(), state, evidence });
                 Ok(())
             }
             Some(_) => Err(Error::invalid(format!("step {} has a result already", step.name()))),
@@ -313,8 +315,8 @@ impl Claim {
 
     /// What is known of a step: what was said and not written yet, else what the file has.
     fn state_of(&self, name: &Text) -> Option<StepState> {
-        let said = self.moves.closed.iter().rev().find(|closing| closing.step == *name);
-        let written = || self.open.step(name).map(|step| step.state.clone());
+        let said = self.0.moves.closed.iter().rev().find(|closing| closing.step == *name);
+        let written = || self.0.open.step(name).map(|step| step.state.clone());
         said.map(|closing| closing.state.clone()).or_else(written)
     }
 
@@ -323,30 +325,27 @@ impl Claim {
     }
 
     fn is_handed(&self, name: &Text) -> bool {
-        self.handed.contains(name)
+        self.0.handed.contains(name)
     }
 
     /// Whether a step was declared with this very claim.
     fn is_fresh(&self, name: &Text) -> bool {
-        let is_of_claim = |step: &StepRecord| step.started == self.open.granted;
-        self.open.attempt == 1 && self.open.step(name).is_some_and(is_of_claim)
+        let is_of_claim = |step: &StepRecord| step.started == self.0.open.granted;
+        self.0.open.attempt == 1 && self.0.open.step(name).is_some_and(is_of_claim)
     }
 }
-
-/// A recovery point's name and the closure that makes it.
-type Point<'p> = (&'p Text, &'p dyn Fn(&mut crate::engine::staging::Staging<'_>) -> Result<Bytes, BoxError>);
 
 /// A guard that outlives its claim keeps nothing.
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.store.engine().let_go(&self.held(), true);
+        self.0.store.engine().let_go(&self.held(), true);
     }
 }
 
 /// Shows no key.
 impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("Claim").field("open", &self.0.open).finish_non_exhaustive()
     }
 }
 

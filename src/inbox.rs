@@ -66,8 +66,8 @@ impl Inbox {
         Ok(Self { source: source.into(), consumer: consumer.into() })
     }
 
-    /// An event by the sender's id *of the event*, which is the same in all its deliveries. Never an id of the
-    /// delivery, nor one made here: then nothing would ever be a repeat.
+    /// An event by the sender's id *of the event*, which is the same in all its deliveries. Never an id of
+    /// the delivery, nor one made here: then nothing would ever be a repeat.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Inbox {
         Ok(Event { inbox, operation, key, parts, time: None, stream: None })
     }
 
-    /// The operation that its events are accepted under, for [`Options::operation`](crate::Options::operation):
-    /// its policy says how long an event is known.
+    /// The operation that its events are accepted under, for
+    /// [`Options::operation`](crate::Options::operation): its policy says how long an event is known.
     #[must_use]
     pub fn operation(&self) -> Operation {
         Operation(Text::from(format!("{OPERATION}/{}/{}", self.source, self.consumer).as_str()))

@@ -43,13 +43,15 @@
 //!   nothing.
 //! - Of many callers of one key, on any threads, one takes effect; the others wait for it or are told that it
 //!   runs.
+//! - **Never twice in silence**: a call outside that was declared as a [`Step`], may have been made and is
+//!   not idempotent is not made again until somebody has found out what became of it.
 //! - A damaged, foreign or newer file is an error, never an empty store.
 //!
 //! # Limits
 //!
-//! - It is not "exactly once everywhere". What a closure does outside the store is not covered: closures may
-//!   run again before anything is written, and must not reach outside. (Claims, steps and an outbox for such
-//!   work are to come.)
+//! - It is not "exactly once everywhere". Closures may run again before anything is written, and must not
+//!   reach outside: work that does is begun with [`Store::begin`] and declares its calls, and what nobody
+//!   knows is said to be `Unknown`.
 //! - One process has the file at a time; one writer commits at a time. Reads go on beside it.
 //! - A key is remembered for its window ([`Policy::key_window`]), as expired for ever by default.
 //! - A file above [`Options::check_at_open_max`] is checked in the background after it is opened: until that
@@ -70,9 +72,10 @@
 //! # Map
 //!
 //! [`Store`] runs [`Request`]s; their closures stage [`Effects`] and say an [`Outcome`]; callers match on a
-//! [`Reply`], and an [`Error`] says what is wrong with the call, the file or the disk. [`Options`] and
-//! [`Policy`] hold every limit. The repository's `docs/` has the architecture, the invariants, the file
-//! format and how it is tested.
+//! [`Reply`], and an [`Error`] says what is wrong with the call, the file or the disk. A [`Claim`] runs what
+//! reaches outside, [`Step`] by step; a [`Case`] is what nobody knows; [`Workers`] find out, and deliver
+//! [`Message`]s. [`Options`] and [`Policy`] hold every limit. The repository's `docs/` has guides, the
+//! architecture, the invariants, the file format and how it is tested.
 
 mod authority;
 mod case;
@@ -89,6 +92,7 @@ mod engine;
 pub mod fuzzing;
 mod inbox;
 mod kind;
+mod listing;
 mod message;
 mod names;
 mod operators;
@@ -130,6 +134,7 @@ pub use crate::engine::clock::Clock;
 pub use crate::engine::settings::Authority;
 pub use crate::inbox::{Event, Inbox};
 pub use crate::kind::Kind;
+pub use crate::listing::BlockedKey;
 pub use crate::message::{Delivered, Delivery, Destination, Message};
 pub use crate::operators::Transition;
 pub use crate::options::Options;

@@ -1,7 +1,6 @@
 //! Messages as a user makes and gets them: destinations, messages, deliveries. Translation only; what becomes
 //! of a message is the core's, and who calls whom the workers'.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -13,13 +12,12 @@ use serde::de::DeserializeOwned;
 
 use crate::core::claim::{Contract, OperationId};
 use crate::core::error::Error;
-use crate::core::message::{EventStamp, Letter, MessageId, MessageState, NewMessage, OnDead, Status, Terms};
+use crate::core::message::{EventStamp, Letter, MessageId, NewMessage, OnDead, Status, Terms};
 use crate::core::name::{Key, NAME_BYTES_MAX, Tenant, checked, is_name};
-use crate::core::row::RowKey;
 use crate::core::text::Text;
 use crate::core::time::{Timestamp, millis};
 use crate::kind::{read_json, read_raw, write_json, write_raw};
-use crate::resource::{Scan, Scanned};
+#[cfg(doc)]
 use crate::store::Store;
 
 /// Where messages with payload `T` go: something outside, or a handler in this service.
@@ -381,57 +379,6 @@ impl fmt::Debug for Delivered {
             Self::NotApplied { retry_after, why } => write!(f, "NotApplied({retry_after:?}, {why})"),
             Self::Refused(why) => write!(f, "Refused({why})"),
             Self::Unknown(why) => write!(f, "Unknown({why})"),
-        }
-    }
-}
-
-/// Messages that are read in one go.
-const PAGE_ROWS: usize = 256;
-
-/// All messages of a store, as far as they are read.
-#[doc(hidden)]
-pub struct AllMessages {
-    store: Store,
-    after: Option<RowKey>,
-    page: VecDeque<(MessageId, MessageState)>,
-    is_over: bool,
-}
-
-impl AllMessages {
-    pub(crate) fn of(store: &Store) -> Scan<(MessageId, MessageState)> {
-        let pages = Self { store: store.clone(), after: None, page: VecDeque::new(), is_over: false };
-        Scan::of(pages)
-    }
-
-    fn fetch(&mut self) -> Result<(), Error> {
-        let engine = self.store.engine();
-        engine.not_inside()?;
-        let page = engine.rows_after(RowKey::all_messages(), self.after.as_ref(), PAGE_ROWS)?;
-        self.is_over = page.is_empty();
-        if let Some((last, _)) = page.last() {
-            self.after = Some(last.clone());
-        }
-        let told = page.iter().filter_map(|(key, row)| Some((key.message_id()?, row.status()?.told())));
-        self.page = told.collect();
-        Ok(())
-    }
-}
-
-impl Scanned for (MessageId, MessageState) {
-    type Pages = AllMessages;
-
-    fn next(messages: &mut AllMessages) -> Option<Result<Self, Error>> {
-        loop {
-            if let Some(next) = messages.page.pop_front() {
-                return Some(Ok(next));
-            }
-            if messages.is_over {
-                return None;
-            }
-            if let Err(fault) = messages.fetch() {
-                messages.is_over = true;
-                return Some(Err(fault));
-            }
         }
     }
 }

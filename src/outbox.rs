@@ -8,7 +8,8 @@ use crate::core::name::Tenant;
 use crate::core::outcome::Outcome;
 use crate::core::reply::Reply;
 use crate::inbox::Event;
-use crate::message::{AllMessages, Message};
+use crate::listing::{self, BlockedKey};
+use crate::message::Message;
 use crate::resource::Scan;
 use crate::store::Store;
 
@@ -33,9 +34,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Invalid` and `LimitExceeded` for a message that cannot be kept; `Unavailable` when nothing was written
-    /// because the store is stopped or full; `NotAuthoritative` where another store decides; `CommitUncertain` when it is not known:
-    /// with a key, say it again; `Reentrant` inside a closure; `Closed`.
+    /// `Invalid` and `LimitExceeded` for a message that cannot be kept; `Unavailable` when nothing was
+    /// written because the store is stopped or full; `NotAuthoritative` where another store decides;
+    /// `CommitUncertain` when it is not known: with a key, say it again; `Reentrant` inside a closure; `Closed`.
     pub fn enqueue(&self, tenant: &Tenant, messages: &[Message]) -> Result<Vec<MessageId>, Error> {
         let messages = messages.iter().cloned().map(Message::into_new).collect();
         self.engine().enqueue(tenant, messages)
@@ -94,7 +95,13 @@ impl Store {
     /// All messages, in the order in which they were made. For operators: read page by page, each as it is
     /// when its page is read.
     pub fn messages(&self) -> Scan<(MessageId, MessageState)> {
-        AllMessages::of(self)
+        listing::messages(self)
+    }
+
+    /// The ordering keys whose first message waits for somebody who settles it: one that is dead where the
+    /// destination says [`OnDead::Block`](crate::OnDead), or unknown where nobody can be asked.
+    pub fn blocked_keys(&self) -> Scan<BlockedKey> {
+        listing::blocked_keys(self)
     }
 
     /// Ends a message that nobody delivers any more: dead, or unknown. Who says so and why is kept in the

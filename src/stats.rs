@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::engine::read::Numbers;
 
-/// What a store has done and holds. `executed`, `resolved` and `differences` are totals kept in the file; counters without another note
-/// count since the store was opened.
+/// What a store has done and holds. `executed`, `resolved` and `differences` are totals kept in the file;
+/// counters without another note count since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {

@@ -25,7 +25,8 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// ```
 /// use std::time::Duration;
 /// use onecho::{Contract, Step};
-/// const CHARGE: Step<u64> = Step::new("charge", Contract::Queryable).settles_within(Duration::from_secs(600));
+/// const CHARGE: Step<u64> =
+///     Step::new("charge", Contract::Queryable).settles_within(Duration::from_secs(600));
 /// # let _ = CHARGE;
 /// ```
 pub struct Step<T> {
@@ -36,8 +37,8 @@ pub struct Step<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Step<T> {
-    /// A step under a name, unique within its operation; `contract` is what the other side does with a repeat.
-    /// Answers are kept as JSON: fields may be added later.
+    /// A step under a name, unique within its operation; `contract` is what the other side does with a
+    /// repeat. Answers are kept as JSON: fields may be added later.
     ///
     /// # Panics
     ///

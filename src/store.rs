@@ -197,8 +197,8 @@ impl Store {
         })
     }
 
-    /// Keeps a command from running: a free scope becomes `Failed` with code 499, so that a late first attempt
-    /// gets that as its replay, whatever it asks. A command that runs goes on and learns of it
+    /// Keeps a command from running: a free scope becomes `Failed` with code 499, so that a late first
+    /// attempt gets that as its replay, whatever it asks. A command that runs goes on and learns of it
     /// ([`Claim::cancel_asked`](crate::Claim::cancel_asked)); one that is finished or unknown stays as it is.
     ///
     /// ```
@@ -240,7 +240,7 @@ impl Store {
         actor: &str,
     ) -> Result<Status, Error> {
         let (state, evidence) = verdict.into_finding()?;
-        self.engine().judge(case, step.name(), state, evidence, actor)
+        self.engine().judge(case, step.name(), state, &evidence, actor)
     }
 
     /// Ends a command in `Unknown`, on the state that `case` tells: with an outcome and effects, or as if it
@@ -257,12 +257,10 @@ impl Store {
         evidence: Evidence,
         actor: &str,
     ) -> Result<Status, Error> {
-        match how {
-            Resolution::NotApplied => self.engine().resolve(case, None, evidence, actor),
-            Resolution::Finished(body) => {
-                self.engine().resolve(case, Some(&|staging| typed(staging, &body)), evidence, actor)
-            }
-        }
+        let Resolution::Finished(body) = how else {
+            return self.engine().resolve(case, None, &evidence, actor);
+        };
+        self.engine().resolve(case, Some(&|staging| typed(staging, &body)), &evidence, actor)
     }
 
     /// All scopes that have a status: open commands first, then outcomes in the order of the journal.

@@ -172,16 +172,6 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
-            Self::Execute
-            | Self::TakeOver { .. }
-            | Self::Lapse
-            | Self::Cancel
-            | Self::Enqueue { .. }
-            | Self::HandOver { .. }
-            | Self::Arrive { .. }
-            | Self::BringOutcome { .. }
-            | Self::Own { .. }
-            | Self::Job(_) => 0,
             Self::Bring { rows, .. } => {
                 rows.iter().map(|(key, _, content)| key.as_bytes().len() + content.bytes()).sum()
             }
@@ -197,7 +187,7 @@ impl Act {
                 point + moves.closed.iter().map(|closing| of_state(&closing.state)).sum::<usize>()
             }
             Self::Found { finding: Finding::Step { state: Some(state), .. }, .. } => of_state(state),
-            Self::Found { .. } => 0,
+            _ => 0,
         }
     }
 }

@@ -31,7 +31,8 @@ pub const EVIDENCE_MAX: usize = 32;
 /// ```
 /// use std::time::Duration;
 /// use onecho::{Contract, Step};
-/// const CHARGE: Step<String> = Step::new("charge", Contract::Queryable).settles_within(Duration::from_secs(600));
+/// const CHARGE: Step<String> =
+///     Step::new("charge", Contract::Queryable).settles_within(Duration::from_secs(600));
 /// # let _ = CHARGE;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -237,11 +238,6 @@ impl Open {
         self.phase == Phase::Processing && self.steps.is_empty() && self.points.is_empty()
     }
 
-    /// How long it lasts until nothing of a step can arrive any more, in milliseconds; zero when it is so.
-    pub fn settles_in(&self, step: &StepRecord, uptime: &Uptime) -> u64 {
-        step.settles_within.saturating_sub(uptime.since(step.started))
-    }
-
     /// What is kept of it, in bytes.
     pub fn bytes(&self) -> usize {
         let steps = self.steps.iter().map(|step| match &step.state {
@@ -318,6 +314,11 @@ impl Open {
 }
 
 impl StepRecord {
+    /// How long it lasts until nothing of it can arrive any more, in milliseconds; zero when it is so.
+    pub fn settles_in(&self, uptime: &Uptime) -> u64 {
+        self.settles_within.saturating_sub(uptime.since(self.started))
+    }
+
     fn layout(&self, out: &mut Layout) {
         out.text(&self.name);
         out.u8(self.contract as u8);

@@ -10,11 +10,11 @@
 //! | absent | `Begin` | room for one more | Processing | granted |
 //! | absent | `Cancel` | | Failed | done |
 //! | Processing | `Claimed` | token; see `claims` | Processing, Succeeded, Failed, Unknown or absent | |
-//! | Processing, lapsed | `Begin`, `TakeOver` | takeover allowed, nothing open but what may be repeated | Processing, next token | granted |
+//! | Processing, lapsed | `Begin`, `TakeOver` | allowed, nothing open but repeatable | Processing | granted |
 //! | Processing, lapsed | `Execute` | the same, and nothing declared or committed | as absent | as absent |
 //! | Processing, lapsed | `Lapse` | otherwise | Unknown | unknown |
-//! | Unknown | `Found` | the position that was known; see `findings` | Unknown, Succeeded, Failed or absent | |
-//! | Unknown, settled | `Begin`, `TakeOver` | as Processing, lapsed | Processing, next token | granted |
+//! | Unknown | `Found` | the known position; see `findings` | Unknown, Succeeded, Failed, absent | |
+//! | Unknown, settled | `Begin`, `TakeOver` | as Processing, lapsed | Processing | granted |
 //! | Processing, Unknown | `Execute`, `Begin` | otherwise | same | in progress, unknown, mismatch |
 //! | Succeeded, Failed | any | same fingerprint, key window open | same | replay |
 //! | Succeeded, Failed | any | other fingerprint, key window open | same | mismatch |

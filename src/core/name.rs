@@ -110,7 +110,8 @@ macro_rules! name {
             pub fn parse(name: &str) -> Result<Self, Error> {
                 checked($what, name, NAME_BYTES_MAX)?;
                 if is_reserved(name) {
-                    return Err(Error::invalid(concat!($what, " begins with `onecho:`, as the store's own do")));
+                    let text = concat!($what, " begins with `onecho:`, as the store's own do");
+                    return Err(Error::invalid(text));
                 }
                 Ok(Self(name.into()))
             }

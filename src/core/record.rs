@@ -63,29 +63,29 @@ pub(crate) enum Transition {
     /// A completion came after its claim was over, and was refused.
     Differed = 15,
     /// Messages were made without a command.
-    Enqueued = 20,
+    Enqueued = 16,
     /// Workers took messages, to send them, to ask for them or to do them.
-    Attempted = 21,
+    Attempted = 17,
     /// Attempts have ended, or will not.
-    Ended = 22,
+    Ended = 18,
     /// A job was done here: what it changed and its end.
-    Handled = 23,
+    Handled = 19,
     /// Somebody ended a message that nobody delivers any more.
-    Settled = 24,
+    Settled = 20,
     /// The tenant is another store's from now on.
-    HandedOver = 30,
+    HandedOver = 21,
     /// Rows of a tenant that another store decides about were removed.
-    Cleared = 31,
+    Cleared = 22,
     /// What another store exported of a tenant is being read.
-    Arriving = 32,
+    Arriving = 23,
     /// Rows of it.
-    Brought = 33,
+    Brought = 24,
     /// An outcome of it: absent, or an earlier generation -> Succeeded or Failed.
-    BroughtOutcome = 34,
+    BroughtOutcome = 25,
     /// A command that is open in it: absent -> Unknown.
-    BroughtOpen = 35,
+    BroughtOpen = 26,
     /// All of it has arrived: the tenant is this store's.
-    Owned = 36,
+    Owned = 27,
 }
 
 impl Transition {
@@ -122,35 +122,34 @@ impl Transition {
 
     /// The transition of a stored number.
     pub fn of(number: u8) -> Option<Self> {
-        use Transition::*;
         const ALL: [Transition; 27] = [
-            Executed,
-            Unprotected,
-            Begun,
-            TakenOver,
-            Advanced,
-            Finished,
-            Aborted,
-            Unsure,
-            Lapsed,
-            Cancelled,
-            CancelAsked,
-            Judged,
-            Resolved,
-            Released,
-            Differed,
-            Enqueued,
-            Attempted,
-            Ended,
-            Handled,
-            Settled,
-            HandedOver,
-            Cleared,
-            Arriving,
-            Brought,
-            BroughtOutcome,
-            BroughtOpen,
-            Owned,
+            Transition::Executed,
+            Transition::Unprotected,
+            Transition::Begun,
+            Transition::TakenOver,
+            Transition::Advanced,
+            Transition::Finished,
+            Transition::Aborted,
+            Transition::Unsure,
+            Transition::Lapsed,
+            Transition::Cancelled,
+            Transition::CancelAsked,
+            Transition::Judged,
+            Transition::Resolved,
+            Transition::Released,
+            Transition::Differed,
+            Transition::Enqueued,
+            Transition::Attempted,
+            Transition::Ended,
+            Transition::Handled,
+            Transition::Settled,
+            Transition::HandedOver,
+            Transition::Cleared,
+            Transition::Arriving,
+            Transition::Brought,
+            Transition::BroughtOutcome,
+            Transition::BroughtOpen,
+            Transition::Owned,
         ];
         ALL.into_iter().find(|known| *known as u8 == number)
     }

@@ -119,6 +119,11 @@ impl RowKey {
         Self(joined(&[KNOWN, tenant, "\0", destination, "\0", key]))
     }
 
+    /// The tenant, the destination and the ordering key that such a row was built from.
+    pub fn queue_names(&self) -> Option<(&str, &str, &str)> {
+        split(&self.0).filter(|_| self.is_queue())
+    }
+
     /// The newest event of a stream.
     pub fn stream(tenant: &str, inbox: &str, stream: &str) -> Self {
         Self(joined(&[STREAM, tenant, "\0", inbox, "\0", stream]))

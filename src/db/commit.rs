@@ -9,6 +9,7 @@ use super::block::{self, NewEntry};
 use super::database::Db;
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
+use super::index;
 use super::late::{Slice, Weight};
 use super::stored::{Framed, Image, LateRow, State, StoredClass, StoredRow};
 use super::tables::{self, CLASS, INDEX, JOURNAL, META, RESOURCE};
@@ -203,11 +204,8 @@ fn merge(
     next: &mut State,
 ) -> Result<(), Fault> {
     if !slice.scopes.is_empty() {
-        let mut index = write.open_table(INDEX)?;
-        for (scope, position) in &slice.scopes {
-            let is_new = index.insert(&scope.0, &tables::position_key(*position))?.is_none();
-            next.indexed += u64::from(is_new);
-        }
+        let mut table = write.open_table(INDEX)?;
+        index::merge(&mut table, &slice.scopes, slice.scopes_max, next)?;
     }
     if slice.rows.is_empty() && settled.is_empty() {
         return Ok(());

@@ -15,9 +15,10 @@ use super::disk::Disk;
 use super::envelope::{self, Kind, Table};
 use super::fault::Fault;
 use super::filter::Filter;
+use super::index;
 use super::late::Late;
 use super::stored::{Identity, State, StoredRow};
-use super::tables::{self, INDEX, JOURNAL, JournalKey, META, RESOURCE};
+use super::tables::{self, INDEX, IndexKey, JOURNAL, JournalKey, META, RESOURCE};
 use crate::core::authority::Units;
 use crate::core::name::{ScopeDigest, Tenant};
 use crate::core::policy::Windows;
@@ -87,7 +88,7 @@ impl Db {
         let read = self.database.begin_read()?;
         let position = match late {
             Some(position) => position,
-            None => match position_in(&read.open_table(INDEX)?, scope)? {
+            None => match index::find(&read.open_table(INDEX)?, scope)? {
                 Some(position) => position,
                 None => return Ok(None),
             },
@@ -260,14 +261,6 @@ impl Db {
 /// Rows, and the last key that was looked at, if there may be more behind it.
 type RowsPage = (Vec<(RowKey, Row)>, Option<RowKey>);
 
-/// Where the newest entry of a scope stands.
-pub(super) fn position_in<I>(index: &I, scope: ScopeDigest) -> Result<Option<Position>, Fault>
-where
-    I: ReadableTable<&'static [u8; 16], &'static JournalKey>,
-{
-    Ok(index.get(&scope.0)?.map(|row| tables::position_of(row.value())))
-}
-
 /// A page of rows ends with the one that makes it so large.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -286,7 +279,7 @@ pub(super) fn read_row(key: &[u8], framed: &[u8]) -> Result<Row, Fault> {
 pub(crate) struct Snapshot<'d> {
     pub(super) db: &'d Db,
     pub(super) journal: ReadOnlyTable<&'static JournalKey, &'static [u8]>,
-    pub(super) index: ReadOnlyTable<&'static [u8; 16], &'static JournalKey>,
+    pub(super) index: ReadOnlyTable<&'static IndexKey, &'static [u8]>,
     pub(super) resource: ReadOnlyTable<&'static [u8], &'static [u8]>,
     pub(super) read: redb::ReadTransaction,
 }

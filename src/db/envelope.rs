@@ -22,6 +22,7 @@ pub(crate) enum Table {
     Meta = 1,
     Class = 2,
     Journal = 3,
+    Index = 4,
     Resource = 5,
     /// No table: what a tenant takes along to another store.
     Stream = 6,
@@ -37,9 +38,10 @@ pub(crate) enum Kind {
     Row = 5,
     Directory = 6,
     Tail = 7,
-    StreamHead = 8,
-    StreamItem = 9,
-    StreamEnd = 10,
+    Scopes = 8,
+    StreamHead = 9,
+    StreamItem = 10,
+    StreamEnd = 11,
 }
 
 /// Frames `value` for one place in the file.

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::codec;
 use super::envelope::{self, Kind, Table};
 use super::fault::Unreadable;
+use super::index;
 use super::stored::{
     Directory, Framed, Head, Identity, Image, LateRow, Listed, State, StoredClass, StoredEntry, StoredRow,
     Swept, Tail,
@@ -22,6 +23,9 @@ use crate::core::claim::{Contract, Moment, Open, Phase, Point, StepRecord, StepS
 use crate::core::effect::{Note, Verb};
 use crate::core::fact::{Evidence, Fact};
 use crate::core::fingerprint::{Compare, Fingerprint, Match, Parts};
+use crate::core::message::{
+    Errand, EventStamp, Flight, Letter, MessageId, OnDead, Post, Queue, Stage, Status, Terms,
+};
 use crate::core::name::{Key, Operation, Scope, ScopeDigest, ScopeMode, Tenant, hex};
 use crate::core::outcome::{Digest, ResourceRef};
 use crate::core::policy::Windows;
@@ -92,12 +96,17 @@ fn state() -> State {
         own_rows: 1_000,
         open: 999,
         unknown: 998,
+        waiting: 997,
+        doubtful: 996,
+        dead: 995,
+        blocked: 994,
         executed: 1 << 32,
         resolved: 245,
         differences: 246,
         blocks: 252,
         indexed: 253,
-        settled: 254,
+        index_rows: 254,
+        settled: 255,
         heads: vec![Head { class: 1, seq: 251, entries: 2, link: [0xAB; 32] }],
     }
 }
@@ -283,7 +292,79 @@ fn open_row(open: Open) -> Row {
     row(Content::Open(Arc::new(open)))
 }
 
-fn rows() -> [(&'static str, Row); 9] {
+const MESSAGE: MessageId = MessageId { seq: 300, ordinal: 251 };
+
+/// Everything that a message can have.
+fn message() -> Status {
+    let errand = Errand::Ask { token: 301, started: moment(252) };
+    Status {
+        tenant: "shop".into(),
+        destination: "payments".into(),
+        order: Some("customer-7".into()),
+        operation: [0xAD; 16],
+        terms: Terms {
+            contract: Contract::Queryable,
+            on_dead: OnDead::Skip,
+            lease: 60_000,
+            settles_within: 900_000,
+            backoff: (1_000, 3_600_000),
+            attempts_max: 64,
+        },
+        not_before: Timestamp(1_796_040_000_000),
+        since: Timestamp(1_796_040_000_001),
+        attempts: 3,
+        left: 61,
+        asked: 2,
+        stage: Stage::Flying(Flight { token: 302, errand, started: moment(253) }),
+        why: Some("no answer".into()),
+        next: Some(MessageId { seq: 303, ordinal: 0 }),
+    }
+}
+
+fn bare_message() -> Status {
+    Status { order: None, stage: Stage::Queued, why: None, next: None, ..message() }
+}
+
+fn letter() -> Letter {
+    Letter {
+        headers: vec![("trace".into(), "4bf92f35".into())],
+        payload: Bytes::from_static(b"{\"cents\":1200}"),
+        event: Some(EventStamp {
+            inbox: "forge/mirror".into(),
+            id: "evt_17".into(),
+            time: Some(Timestamp(251)),
+            stream: Some("onecho".into()),
+        }),
+    }
+}
+
+fn ordering_key() -> Queue {
+    Queue { head: MESSAGE, tail: MESSAGE, count: 1, blocked: Some(Timestamp(1_000)) }
+}
+
+/// A message in each stage is read as it was written.
+#[test]
+fn every_stage_of_a_message_is_read_as_it_was_written() {
+    let flight = |errand| Flight { token: 302, errand, started: moment(253) };
+    let time = Timestamp(65_536);
+    for stage in [
+        Stage::Queued,
+        Stage::Waiting { due: time },
+        Stage::Flying(flight(Errand::Send)),
+        Stage::Flying(flight(Errand::Job)),
+        Stage::Unsure { due: time, flight: flight(Errand::Send) },
+        Stage::Unknown { since: time, flight: flight(Errand::Send) },
+        Stage::Dead { since: time },
+        Stage::Delivered { at: time, answer: None },
+        Stage::Delivered { at: time, answer: Some(Bytes::from_static(b"receipt")) },
+        Stage::Discarded { at: time },
+    ] {
+        let wrote = row(Content::Post(Post::Status(Box::new(Status { stage, ..message() }))));
+        assert!(Row::try_from(read_again(&wrote)).unwrap() == wrote);
+    }
+}
+
+fn rows() -> [(&'static str, Row); 15] {
     let holder = ResourceRef::new("order", "17", true);
     [
         ("row, raw", value_of(Codec::Raw, b"\x00\xFF")),
@@ -295,6 +376,12 @@ fn rows() -> [(&'static str, Row); 9] {
         ("row, open, processing", open_row(begun())),
         ("row, open, unknown", open_row(unknown(false))),
         ("row, open, settled", open_row(unknown(true))),
+        ("row, message", row(Content::Post(Post::Status(Box::new(message()))))),
+        ("row, message, bare", row(Content::Post(Post::Status(Box::new(bare_message()))))),
+        ("row, letter", row(Content::Post(Post::Letter(letter())))),
+        ("row, ordering key", row(Content::Post(Post::Queue(ordering_key())))),
+        ("row, known message", row(Content::Post(Post::Known(MESSAGE)))),
+        ("row, mark", Row { event_time: Some(Timestamp(1_000)), ..row(Content::Post(Post::Mark)) }),
     ]
 }
 
@@ -305,8 +392,27 @@ fn row_key(name: &str) -> RowKey {
         "row, open, processing" | "row, open, unknown" | "row, open, settled" => {
             RowKey::open(ScopeDigest::of(&scope(), ScopeMode::PerOperation))
         }
+        "row, message" | "row, message, bare" => RowKey::message(MESSAGE),
+        "row, letter" => RowKey::letter(MESSAGE),
+        "row, ordering key" => RowKey::queue("shop", "payments", "customer-7"),
+        "row, known message" => RowKey::known("shop", "payments", "k-1"),
+        "row, mark" => RowKey::stream("shop", "forge/mirror", "onecho"),
         _ => RowKey::resource(Some(&shop), "order", "17"),
     }
+}
+
+/// A block of one scope: of several, a part is one, too.
+fn scopes() -> Sample {
+    let key = vec![0xEE; 16];
+    let body = [&[0xEF; 16][..], &position_key(POSITION)].concat();
+    let frame = envelope::frame(Table::Index, &key, Kind::Scopes, &body).unwrap();
+    let again = |body: &[u8]| {
+        let framed = envelope::frame(Table::Index, &[0xEE; 16], Kind::Scopes, body)?;
+        let scopes = index::Scopes::read(&[0xEE; 16], &framed).map_err(|fault| fault.to_string())?;
+        let packed = |(scope, position): (ScopeDigest, _)| [&scope.0[..], &position_key(position)].concat();
+        Ok(scopes.from(&index::FIRST).flat_map(packed).collect())
+    };
+    Sample { name: "scopes", table: Table::Index, key, kind: Kind::Scopes, frame, again }
 }
 
 fn bare_tail() -> Tail {
@@ -333,6 +439,7 @@ fn samples() -> Vec<Sample> {
     for (name, entry) in [("entry, full", full_entry()), ("entry, bare", bare_entry())] {
         samples.push(Sample::of(name, Table::Journal, key, Kind::Entry, &StoredEntry::from(&entry)));
     }
+    samples.push(scopes());
     for (name, row) in rows() {
         let key = row_key(name);
         samples.push(Sample::of(name, Table::Resource, key.as_bytes(), Kind::Row, &read_again(&row)));
@@ -422,14 +529,22 @@ fn a_frame_in_another_place_is_refused() {
     }
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Identity, Kind::State, Kind::Class, Kind::Entry, Kind::Row, Kind::Directory, Kind::Tail];
+const KINDS: [Kind; 8] = [
+    Kind::Identity,
+    Kind::State,
+    Kind::Class,
+    Kind::Entry,
+    Kind::Row,
+    Kind::Directory,
+    Kind::Tail,
+    Kind::Scopes,
+];
 
 #[test]
 fn a_length_that_lies_is_refused_before_anything_of_that_size_is_made() {
     for claim in [codec::BODY_BYTES_MAX as u64 + 1, 1 << 32, 1 << 40, 1 << 62, u64::MAX] {
         let claim = [&[253][..], &claim.to_le_bytes()].concat();
-        let heads = [&[0; 19][..], &claim].concat();
+        let heads = [&[0; 23][..], &claim].concat();
         assert!(codec::decode::<State>(&heads).is_err());
         let swept = [&[0, 0, 0, 0, 0, 0, 0, 1][..], &claim].concat();
         assert!(codec::decode::<State>(&swept).is_err());
@@ -472,12 +587,12 @@ fn what_a_later_release_writes_is_not_guessed_at() {
         body[at] = byte;
         Entry::try_from(codec::decode::<StoredEntry>(&body).unwrap())
     };
-    for known in 1..=15 {
+    for known in 1..=20 {
         assert!(read(0, known).is_ok_and(|entry| entry.transition as u8 == known));
     }
     assert!(
-        read(0, 16)
-            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 16")))
+        read(0, 21)
+            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 21")))
     );
     // Behind transition, time (9 bytes), generation, and three texts.
     let scheme = 1 + 9 + 1 + 5 + 13 + 4;

@@ -18,6 +18,7 @@ use redb::ReadableTable;
 use super::block::NewEntry;
 use super::fault::Fault;
 use super::found::Found;
+use super::index;
 use super::stored::{Framed, Image, LateRow, State, Swept};
 use super::tables::JournalKey;
 use crate::core::name::ScopeDigest;
@@ -63,6 +64,8 @@ struct Half {
 pub(super) struct Slice {
     pub scopes: Vec<(ScopeDigest, Position)>,
     pub rows: Vec<(RowKey, LateFrame)>,
+    /// The most scopes of a block that they are merged into.
+    pub scopes_max: usize,
     /// The halves change places first: what arrived is swept from now on.
     turns: bool,
 }
@@ -166,6 +169,7 @@ impl Late {
         Slice {
             scopes: scopes.map(|(scope, position)| (*scope, *position)).collect(),
             rows: rows.map(|(key, framed)| (key.clone(), framed.clone())).collect(),
+            scopes_max: index::scopes_max(self.bytes_max),
             turns,
         }
     }

@@ -5,12 +5,14 @@ use std::ops::Bound;
 
 use super::database::{Db, ascending};
 use super::fault::Fault;
-use crate::core::name::ScopeDigest;
+use super::index;
+use super::tables::IndexKey;
 
 /// How far the tables have been read.
 #[derive(Debug)]
 pub(crate) enum Learning {
-    Index(Option<[u8; 16]>),
+    /// The next scope, or one before it.
+    Index(IndexKey),
     Resource(Option<Vec<u8>>),
     Over,
 }
@@ -18,15 +20,15 @@ pub(crate) enum Learning {
 impl Learning {
     /// Nothing has been read; a filter without memory needs nothing.
     pub fn of(db: &Db) -> Self {
-        if db.filter.is_off() { Self::Over } else { Self::Index(None) }
+        if db.filter.is_off() { Self::Over } else { Self::Index(index::FIRST) }
     }
 
-    /// Reads up to `keys` more; false when the filter is complete.
+    /// Reads about `keys` more; false when the filter is complete.
     pub fn slice(&mut self, db: &Db, keys: usize) -> Result<bool, Fault> {
         match self {
-            Self::Index(after) => {
-                *self = match index(db, after.as_ref(), keys)? {
-                    Some(last) => Self::Index(Some(last)),
+            Self::Index(start) => {
+                *self = match index_from(db, start, keys)? {
+                    Some(next) => Self::Index(next),
                     None => Self::Resource(None),
                 };
             }
@@ -44,16 +46,19 @@ impl Learning {
     }
 }
 
-fn index(db: &Db, after: Option<&[u8; 16]>, keys: usize) -> Result<Option<[u8; 16]>, Fault> {
-    let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut last = None;
-    for item in db.snapshot()?.index.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(keys) {
-        let scope = *item?.0.value();
-        ascending("index", last.as_ref().or(after).map(<[u8; 16]>::as_slice), &scope)?;
-        db.filter.add_scope(ScopeDigest(scope));
-        last = Some(scope);
+/// Reads blocks until they had so many scopes. Returns where the next one begins.
+fn index_from(db: &Db, start: &IndexKey, keys: usize) -> Result<Option<IndexKey>, Fault> {
+    let snapshot = db.snapshot()?;
+    let (mut next, mut read) = (Some(*start), 0);
+    while let Some(start) = next.filter(|_| read < keys) {
+        let Some(block) = index::block_of(&snapshot.index, &start)? else { return Ok(None) };
+        for (scope, _) in block.scopes()?.from(&start) {
+            db.filter.add_scope(scope);
+            read += 1;
+        }
+        next = block.end;
     }
-    Ok(last)
+    Ok(next)
 }
 
 fn resource(db: &Db, after: Option<&[u8]>, keys: usize) -> Result<Option<Vec<u8>>, Fault> {

@@ -17,6 +17,9 @@ mod found;
 #[cfg(test)]
 mod golden_tests;
 pub(crate) mod history;
+pub(crate) mod index;
+#[cfg(test)]
+mod index_tests;
 mod late;
 #[cfg(test)]
 #[cfg(feature = "testing")]

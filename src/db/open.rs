@@ -106,20 +106,7 @@ pub(crate) struct Opened {
 
 /// Opens what is there; with `birth` makes a new file where there is none.
 pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Result<Opened, Unopened> {
-    let (len, head) = match (disk.look().map_err(Unopened::Disk)?, birth) {
-        (Found::Missing, Some(birth)) => {
-            create(disk, how, birth)?;
-            match disk.look().map_err(Unopened::Disk)? {
-                Found::File { len, head } => (len, head),
-                _ => return Err(Unopened::Missing),
-            }
-        }
-        (Found::Missing, None) => return Err(Unopened::Missing),
-        (Found::DirectoryMissing, _) => return Err(Unopened::DirectoryMissing),
-        (Found::NotAFile(what), _) => return Err(Unopened::NotAFile(what)),
-        (Found::Empty, _) => return Err(Unopened::Empty),
-        (Found::File { len, head }, _) => (len, head),
-    };
+    let (len, head) = found(disk, how, birth)?;
     if head.len() <= REDB_MAGIC.len() || head[..REDB_MAGIC.len()] != REDB_MAGIC {
         return Err(Unopened::Foreign);
     }
@@ -172,9 +159,31 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
     if checked {
         // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
         let mut learning = Learning::of(&db);
-        while learning.slice(&db, usize::MAX)? {}
+        match std::iter::repeat_with(|| learning.slice(&db, usize::MAX)).find(|more| *more != Ok(true)) {
+            // Without the filter every scope is looked up, and who asks for one of a damaged block is told.
+            Some(Ok(_) | Err(Fault::Damaged(_) | Fault::Newer(_))) | None => {}
+            Some(Err(fault)) => return Err(fault.into()),
+        }
     }
     Ok(Opened { db, state, checked })
+}
+
+/// The length of what is there, made where it may be, and how it begins.
+fn found(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Result<(u64, Vec<u8>), Unopened> {
+    match (disk.look().map_err(Unopened::Disk)?, birth) {
+        (Found::Missing, Some(birth)) => {
+            create(disk, how, birth)?;
+            match disk.look().map_err(Unopened::Disk)? {
+                Found::File { len, head } => Ok((len, head)),
+                _ => Err(Unopened::Missing),
+            }
+        }
+        (Found::Missing, None) => Err(Unopened::Missing),
+        (Found::DirectoryMissing, _) => Err(Unopened::DirectoryMissing),
+        (Found::NotAFile(what), _) => Err(Unopened::NotAFile(what)),
+        (Found::Empty, _) => Err(Unopened::Empty),
+        (Found::File { len, head }, _) => Ok((len, head)),
+    }
 }
 
 /// A disk that does not let us says so by its kind; all else is what the engine found.
@@ -269,7 +278,7 @@ fn read(database: &redb::Database, scope_mode: ScopeMode) -> Result<Contents, Un
         }
     }
     counts("journal", journal.len()?, state.blocks)?;
-    counts("index", read.open_table(INDEX)?.len()?, state.indexed)?;
+    counts("index", read.open_table(INDEX)?.len()?, state.index_rows)?;
     counts("resource", read.open_table(RESOURCE)?.len()?, state.settled)?;
     Ok((identity, state, classes))
 }
@@ -301,11 +310,11 @@ fn sound(state: &State, classes: &BTreeMap<ClassId, Windows>) -> Result<(), Faul
     if let Some(class) = classes.keys().find(|class| !(1..=CLASSES_MAX).contains(&usize::from(class.0))) {
         return Err(Fault::damaged("table class", &format!("a class may not have number {}", class.0)));
     }
-    let State { epoch, last_seq, records, rows, own_rows, executed, blocks, indexed, settled, .. } = *state;
-    let State { resolved, differences, .. } = *state;
-    let counts =
-        [epoch, last_seq, records, rows, own_rows, executed, resolved, differences, blocks, indexed, settled];
-    if counts.iter().any(|&n| n > SEQ_MAX) {
+    let State { epoch, last_seq, records, rows, own_rows, executed, resolved, differences, .. } = *state;
+    let State { blocks, indexed, index_rows, settled, .. } = *state;
+    let of_scopes = [epoch, last_seq, records, rows, own_rows, executed, resolved, differences];
+    let of_tables = [blocks, indexed, index_rows, settled];
+    if of_scopes.iter().chain(&of_tables).any(|&n| n > SEQ_MAX) {
         return of_state("a count is larger than any store's");
     }
     if state.unknown > state.open || state.open > state.own_rows {

@@ -78,8 +78,10 @@ pub(crate) struct State {
     pub differences: u64,
     /// Rows of `journal`.
     pub blocks: u64,
-    /// Rows of `index`: what has not been merged is missing.
+    /// Scopes in `index`: what has not been merged is missing.
     pub indexed: u64,
+    /// Rows of `index`, blocks of scopes.
+    pub index_rows: u64,
     /// Rows of `resource`: what has not been merged is missing, or still there.
     pub settled: u64,
     /// One for each class that has an entry, ascending.

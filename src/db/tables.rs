@@ -5,6 +5,7 @@ use redb::TableDefinition;
 use crate::core::record::{ClassId, Position};
 
 pub(super) type JournalKey = [u8; 10];
+pub(super) type IndexKey = [u8; 16];
 
 /// `meta`: text -> `format` in clear, the rest in envelopes.
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
@@ -12,8 +13,9 @@ pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta
 pub(super) const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
 /// `journal`: class, then sequence number of the first entry, big-endian -> a block of entries.
 pub(super) const JOURNAL: TableDefinition<&JournalKey, &[u8]> = TableDefinition::new("journal");
-/// `index`: digest of a scope -> position of its newest entry, once that is merged.
-pub(super) const INDEX: TableDefinition<&[u8; 16], &JournalKey> = TableDefinition::new("index");
+/// `index`: the smallest digest of a scope that may be in it -> a block of scopes, each with the position of
+/// its newest entry, once that is merged.
+pub(super) const INDEX: TableDefinition<&IndexKey, &[u8]> = TableDefinition::new("index");
 /// `resource`: key of a row -> the row, once that is merged.
 pub(super) const RESOURCE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("resource");
 

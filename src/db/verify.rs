@@ -6,11 +6,12 @@ use std::ops::Bound;
 use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::block::{Block, Found, place};
-use super::database::{Db, Snapshot, ascending, position_in, read_row};
+use super::database::{Db, Snapshot, ascending, read_row};
 use super::fault::Fault;
+use super::index;
 use super::late::Late;
 use super::stored::State;
-use super::tables::{JournalKey, position_of};
+use super::tables::{IndexKey, JournalKey};
 use crate::core::audit::{self, Link};
 use crate::core::claim::Phase;
 use crate::core::effect::{Note, Verb};
@@ -107,13 +108,15 @@ pub(crate) struct Walk {
     counted: State,
     /// What is counted of messages.
     posts: State,
+    /// Scopes of the index that were read.
+    indexed: u64,
     report: VerifyReport,
 }
 
-/// Where the walk stands: a table, and the last key that was read of it.
+/// Where the walk stands: a table, and the last key that was read of it; of the index, where to go on.
 enum Stage {
     Journal(Option<JournalKey>),
-    Index(Option<[u8; 16]>),
+    Index(IndexKey),
     Resource(Option<Vec<u8>>),
     /// What is not in its table yet.
     Late,
@@ -131,7 +134,7 @@ impl Seen<'_> {
     fn newest(&self, scope: ScopeDigest) -> Result<Option<Position>, Fault> {
         match self.late.scope(scope) {
             Some(position) => Ok(Some(position)),
-            None => position_in(&self.snapshot.index, scope),
+            None => index::find(&self.snapshot.index, scope),
         }
     }
 
@@ -171,13 +174,14 @@ pub(crate) fn verify(
     while walk.step(&seen)? {
         progress(walk.rows(), total);
     }
-    let Walk { start, blocks, own_rows, unknown, counted, posts, mut report, .. } = walk;
+    let Walk { start, blocks, indexed, own_rows, unknown, counted, posts, mut report, .. } = walk;
     rows_behind(&seen, &mut report)?;
     let tables = [
         ("journal", snapshot.journal.len()?, start.blocks),
-        ("index", snapshot.index.len()?, start.indexed),
+        ("index", snapshot.index.len()?, start.index_rows),
         ("resource", snapshot.resource.len()?, start.settled),
         ("blocks read of journal", blocks, start.blocks),
+        ("scopes of index", indexed, start.indexed),
         ("entries of journal", report.entries, start.heads.iter().map(|head| head.entries).sum()),
         ("scopes", report.records, start.records),
         ("resources and uniquenesses", report.rows, start.rows),
@@ -219,6 +223,7 @@ impl Walk {
             unknown: 0,
             counted: State::default(),
             posts: State::default(),
+            indexed: 0,
             report: VerifyReport::default(),
         })
     }
@@ -251,10 +256,10 @@ impl Walk {
                 if last.is_none() {
                     self.ends();
                 }
-                last.map_or(Stage::Index(None), |last| Stage::Journal(Some(last)))
+                last.map_or(Stage::Index(index::FIRST), |last| Stage::Journal(Some(last)))
             }
-            Stage::Index(after) => match self.index(seen, after)? {
-                Some(last) => Stage::Index(Some(last)),
+            Stage::Index(start) => match self.index(seen, &start)? {
+                Some(next) => Stage::Index(next),
                 None => Stage::Resource(None),
             },
             Stage::Resource(after) => match self.resources(seen, after.as_deref())? {
@@ -352,21 +357,18 @@ impl Walk {
         }
     }
 
-    /// Each row of the index leads to an entry of its own scope.
-    fn index(&mut self, seen: &Seen<'_>, after: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, Fault> {
-        let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut last = None;
-        for item in seen.snapshot.index.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(SLICE_ROWS) {
-            let (scope, position) = item?;
-            let scope = *scope.value();
-            if self.report.is_turned("index", last.or(after).as_ref().map(<[u8; 16]>::as_slice), &scope) {
-                return Ok(None);
-            }
-            last = Some(scope);
+    /// The index leads each scope to an entry of its own. Returns the scope to go on with.
+    fn index(&mut self, seen: &Seen<'_>, start: &IndexKey) -> Result<Option<IndexKey>, Fault> {
+        let block = self.report.readable("index", index::block_of(&seen.snapshot.index, start))?;
+        let Some(block) = block.flatten() else { return Ok(None) };
+        let Some(scopes) = self.report.readable("index", block.scopes())? else { return Ok(block.end) };
+        let mut from_here = scopes.from(start);
+        for (scope, position) in from_here.by_ref().take(SLICE_ROWS) {
             self.report.records += 1;
-            self.leads(seen, ScopeDigest(scope), position_of(position.value()))?;
+            self.indexed += 1;
+            self.leads(seen, scope, position)?;
         }
-        Ok(last)
+        Ok(from_here.next().map(|(scope, _)| scope.0).or(block.end))
     }
 
     fn leads(&mut self, seen: &Seen<'_>, scope: ScopeDigest, position: Position) -> Result<(), Fault> {
@@ -402,7 +404,12 @@ impl Walk {
     /// What waits is as sound as what is merged.
     fn late(&mut self, seen: &Seen<'_>) -> Result<(), Fault> {
         for (scope, position) in seen.late.scopes() {
-            self.report.records += u64::from(position_in(&seen.snapshot.index, scope)?.is_none());
+            let merged = match index::find(&seen.snapshot.index, scope) {
+                // The index's own check tells it.
+                Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
+                merged => merged?,
+            };
+            self.report.records += u64::from(merged.is_none());
             self.leads(seen, scope, position)?;
         }
         for (key, framed) in seen.late.rows() {
@@ -456,9 +463,15 @@ fn check_indexed(
     if !entry.transition.is_outcome() {
         return Ok(());
     }
-    let Some(newest) = seen.newest(scope)? else {
-        report.fault(&place(position), "the index does not know its scope");
-        return Ok(());
+    let newest = match seen.newest(scope) {
+        Ok(Some(newest)) => newest,
+        Ok(None) => {
+            report.fault(&place(position), "the index does not know its scope");
+            return Ok(());
+        }
+        // The index's own check tells it.
+        Err(Fault::Damaged(_) | Fault::Newer(_)) => return Ok(()),
+        Err(fault) => return Err(fault),
     };
     if !invariants::merged_or_whole(position.seq, merged_to, seen.late.scope(scope).map(|newest| newest.seq))
     {

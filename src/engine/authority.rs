@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::draft::Verdict;
 use super::settings::Authority;
-use super::writer::Verdict;
 use crate::core::act::Act;
 use crate::core::authority::Unit;
 use crate::core::effect::Staged;

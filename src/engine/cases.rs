@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::claims::{Held, queue_full};
+use super::claims::{Held, queue_full, verdict};
 use super::clock::Deadline;
 use super::counters::count;
+use super::draft::{Draft, OpenRow, Verdict};
 use super::staging::Staging;
-use super::writer::{Draft, OpenRow, Verdict};
 use crate::core::act::{Act, Finding, Start};
 use crate::core::case::Case;
 use crate::core::claim::{Open, Phase, StepState};
@@ -33,6 +33,9 @@ use crate::db::history::Place;
 pub const CANCELLED_CODE: u16 = 499;
 /// Rows that are read at once.
 const PAGE_ROWS: usize = 256;
+
+/// A command that was taken over: who asked, what holds, what is known.
+type Taken = (Arc<Asked>, Policy, Arc<Open>);
 
 /// Scopes with their status, and where to go on.
 type Outcomes = (Vec<(Scope, Status)>, Option<Place>);
@@ -114,7 +117,7 @@ impl Engine {
     /// How long it lasts until nothing of a step can arrive any more.
     pub fn settles_in(&self, open: &Open, step: &str) -> Duration {
         let uptime = self.uptime(self.clock.monotonic());
-        let left = open.step(step).map_or(0, |step| open.settles_in(step, &uptime));
+        let left = open.step(step).map_or(0, |step| step.settles_in(&uptime));
         Duration::from_millis(left)
     }
 
@@ -124,11 +127,11 @@ impl Engine {
         case: &Case,
         step: &Text,
         state: Option<StepState>,
-        evidence: Evidence,
+        evidence: &Evidence,
         actor: &str,
     ) -> Result<Status, Error> {
         let finding = Finding::Step { name: step.clone(), state };
-        self.found(case, finding, evidence, actor, None)
+        self.found(case, &finding, evidence, actor, None)
     }
 
     /// Ends a whole command: with an outcome, or as if it had never been begun.
@@ -136,18 +139,18 @@ impl Engine {
         &self,
         case: &Case,
         conclude: Option<Conclude<'_>>,
-        evidence: Evidence,
+        evidence: &Evidence,
         actor: &str,
     ) -> Result<Status, Error> {
         let finding = if conclude.is_some() { Finding::Finished } else { Finding::NotApplied };
-        self.found(case, finding, evidence, actor, conclude)
+        self.found(case, &finding, evidence, actor, conclude)
     }
 
     fn found(
         &self,
         case: &Case,
-        finding: Finding,
-        evidence: Evidence,
+        finding: &Finding,
+        evidence: &Evidence,
         actor: &str,
         conclude: Option<Conclude<'_>>,
     ) -> Result<Status, Error> {
@@ -172,7 +175,7 @@ impl Engine {
             }
             .map(|draft| (draft, ()))
         })?;
-        match self.verdict(settled)? {
+        match verdict(settled)? {
             Verdict::Done(record) => {
                 self.index.publish(&asked.imprint, &record);
                 Ok(Status::Finished(record.finished(self.clock.now())))
@@ -233,7 +236,7 @@ impl Engine {
     }
 
     /// What a worker needs to take over a command that it found in the file.
-    pub fn begin_again(&self, open: &Open) -> Result<Option<(Arc<Asked>, Policy, Arc<Open>)>, Error> {
+    pub fn begin_again(&self, open: &Open) -> Result<Option<Taken>, Error> {
         let asked = self.asked_of(&open.scope, &open.fingerprint);
         let policy = *self.settings.policy(&open.scope.operation);
         let start = Start { lease: millis(policy.lease), ..Start::default() };

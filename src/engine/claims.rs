@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use super::clock::Deadline;
 use super::counters::count;
+use super::draft::{Draft, OpenRow, Verdict};
 use super::execute::{Placed, Settled, leave_failed};
 use super::leases::fence_lost;
 use super::read::Known;
 use super::staging::Staging;
-use super::writer::{Draft, OpenRow, Verdict};
 use super::{Engine, FULL_RETRY};
 use crate::core::act::{Act, Deed, Moves, Start};
 use crate::core::claim::{Open, Point};
@@ -38,6 +38,9 @@ pub(crate) enum Moved {
     /// It was committed before under this name.
     Reached(Bytes),
 }
+
+/// The name of a recovery point, and the closure that makes it and stages its effects.
+pub(crate) type Halfway<'p> = (&'p Text, &'p dyn Fn(&mut Staging<'_>) -> Result<Bytes, BoxError>);
 
 /// A claim as its owner holds it.
 pub(crate) struct Held<'c> {
@@ -134,10 +137,10 @@ impl Engine {
         &self,
         held: &Held<'_>,
         moves: &Moves,
-        point: Option<(&Text, &dyn Fn(&mut Staging<'_>) -> Result<Bytes, BoxError>)>,
+        point: Option<Halfway<'_>>,
     ) -> Result<Moved, Error> {
         self.not_inside()?;
-        let settled = self.settle(&held.asked.scope.tenant, self.patience(held), |staging| {
+        let settled = self.settle(&held.asked.scope.tenant, patience(held), |staging| {
             let (point, staged) = match point {
                 None => (None, Staged::default()),
                 Some((name, body)) => {
@@ -149,7 +152,7 @@ impl Engine {
             let act = Act::Claimed { token: held.token, moves: moves.clone(), deed };
             Draft::note(held.asked, held.policy, act, staged, &self.settings.owner).map(|draft| (draft, ()))
         })?;
-        match self.verdict(settled)? {
+        match verdict(settled)? {
             Verdict::Open(OpenRow { open, .. }) => Ok(Moved::Open(open)),
             Verdict::Reached(value) => Ok(Moved::Reached(value)),
             other => Err(self.lost(held, other)),
@@ -164,7 +167,7 @@ impl Engine {
         run: &dyn Fn(&mut Staging<'_>) -> Result<Outcome, BoxError>,
     ) -> Result<Finished, Error> {
         self.not_inside()?;
-        let settled = self.settle(&held.asked.scope.tenant, self.patience(held), |staging| {
+        let settled = self.settle(&held.asked.scope.tenant, patience(held), |staging| {
             let outcome = self.call(run, staging).map_err(|error| self.aborted(error))?;
             let (body, staged) = (outcome.body.clone(), staging.take_staged());
             let act = Act::Claimed { token: held.token, moves: moves.clone(), deed: Deed::Finish };
@@ -172,7 +175,7 @@ impl Engine {
             Ok((draft, body))
         })?;
         let body = if let Settled::Verdict(_, body) = &settled { body.clone() } else { Bytes::new() };
-        match self.verdict(settled)? {
+        match verdict(settled)? {
             Verdict::Done(record) => match self.done(None, held.asked, record, body) {
                 Reply::Done(finished) => Ok(finished),
                 _ => Err(fence_lost()),
@@ -186,7 +189,7 @@ impl Engine {
         self.not_inside()?;
         let act = Act::Claimed { token: held.token, moves: moves.clone(), deed };
         let draft = Draft::note(held.asked, held.policy, act, Staged::default(), &self.settings.owner)?;
-        match self.submit_one(draft, self.patience(held))? {
+        match self.submit_one(draft, patience(held))? {
             Some(Verdict::Gone | Verdict::Open(_)) => Ok(()),
             Some(other) => Err(self.lost(held, other)),
             None => Err(queue_full()),
@@ -220,23 +223,11 @@ impl Engine {
         Duration::from_millis(millis(self.clock.monotonic()).saturating_add(millis(span)))
     }
 
-    /// How long an owner waits for room in the queue.
-    fn patience(&self, held: &Held<'_>) -> Deadline {
-        Deadline::after(held.policy.wait.max(FULL_RETRY))
-    }
-
     pub(super) fn submit_one(&self, draft: Draft, deadline: Deadline) -> Result<Option<Verdict>, Error> {
         let size = draft.size();
         match self.queue.submit(vec![draft], size, 0, deadline, self) {
             Err(_) => Ok(None),
             Ok(answers) => Ok(answers?.into_iter().next()),
-        }
-    }
-
-    pub(super) fn verdict<B>(&self, settled: Settled<B>) -> Result<Verdict, Error> {
-        match settled {
-            Settled::Verdict(verdict, _) => Ok(verdict),
-            Settled::Full => Err(queue_full()),
         }
     }
 
@@ -269,6 +260,19 @@ impl Engine {
             None => fence_lost(),
             Some(record) => fence_lost().with_finished(record.finished(self.clock.now())),
         }
+    }
+}
+
+/// How long an owner waits for room in the queue.
+fn patience(held: &Held<'_>) -> Deadline {
+    Deadline::after(held.policy.wait.max(FULL_RETRY))
+}
+
+/// The verdict on a draft for which there was room.
+pub(super) fn verdict<B>(settled: Settled<B>) -> Result<Verdict, Error> {
+    match settled {
+        Settled::Verdict(verdict, _) => Ok(verdict),
+        Settled::Full => Err(queue_full()),
     }
 }
 

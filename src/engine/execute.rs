@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::clock::Deadline;
 use super::counters::count;
+use super::draft::{Draft, Verdict};
 use super::inside::Inside;
 use super::places::{End, Entered, PlaceGuard};
 use super::read::Known;
 use super::staging::{Ids, Staging};
-use super::writer::{Draft, Verdict};
 use super::{Engine, FULL_RETRY, told};
 use crate::core::act::Act;
 use crate::core::decide::{Asked, Purpose};

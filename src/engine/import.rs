@@ -13,7 +13,7 @@ use super::Engine;
 use super::authority::{PAGE_ROWS, changed_hands};
 use super::claims::queue_full;
 use super::clock::Deadline;
-use super::writer::{Draft, Verdict};
+use super::draft::{Draft, Verdict};
 use crate::core::act::Act;
 use crate::core::authority::{Item, Kept, Unit};
 use crate::core::effect::Staged;

@@ -8,9 +8,9 @@ use super::Engine;
 use super::claims::queue_full;
 use super::clock::Deadline;
 use super::counters::{count, count_many};
+use super::draft::{Draft, Verdict};
 use super::execute::Settled;
 use super::staging::Staging;
-use super::writer::{Draft, Verdict};
 use crate::core::act::Act;
 use crate::core::claim::Uptime;
 use crate::core::decide::Asked;
@@ -76,12 +76,12 @@ impl Engine {
     }
 
     /// Moves messages on; none of one that could not be, for somebody was faster.
-    pub fn post(&self, moves: Vec<Move>) -> Result<Vec<Option<Status>>, Error> {
+    pub fn post(&self, moves: &[Move]) -> Result<Vec<Option<Status>>, Error> {
         if moves.is_empty() {
             return Ok(Vec::new());
         }
         let asked = self.post_asked(&STORE)?;
-        let act = Act::Post { moves: moves.clone(), evidence: None };
+        let act = Act::Post { moves: moves.to_vec(), evidence: None };
         match self.submit_post(&asked, act, Staged::default(), &self.settings.owner)? {
             Verdict::Posted(moved) => {
                 for (one, after) in moves.iter().zip(&moved) {
@@ -184,35 +184,59 @@ impl Engine {
         Ok(self.row(stream)?.and_then(|row| row.event_time))
     }
 
-    /// Up to `limit` messages that are due at a destination and that nobody else of this process is taking.
-    /// They are reserved for the caller, who gives them free with [`Engine::released`].
-    pub fn due(&self, destination: &str, limit: usize) -> Result<Vec<MessageId>, Error> {
+    /// Up to `limit` messages that are due at a destination, that the caller can do something for, and that
+    /// nobody else of this process is taking; each with its version. They are reserved for the caller, who
+    /// gives them free with [`Engine::released`].
+    pub fn due(
+        &self,
+        destination: &str,
+        limit: usize,
+        can_do: impl Fn(&Status) -> bool,
+    ) -> Result<Vec<(MessageId, u64)>, Error> {
+        let mut due = Vec::new();
+        let scanned = self.scan_due(destination, limit, can_do, &mut due);
+        if let Err(error) = scanned {
+            self.released(&due);
+            return Err(error);
+        }
+        Ok(due)
+    }
+
+    fn scan_due(
+        &self,
+        destination: &str,
+        limit: usize,
+        can_do: impl Fn(&Status) -> bool,
+        due: &mut Vec<(MessageId, u64)>,
+    ) -> Result<(), Error> {
         let now = self.clock.now();
         let (prefix, front) = (RowKey::all_due(destination), self.post.front(destination));
         let mut after = front.after.clone();
-        let mut due = Vec::new();
         let mut is_first = true;
         loop {
-            let page = match self.rows_after(prefix.as_bytes(), after.as_ref(), DUE_ROWS) {
-                Ok(page) => page,
-                Err(error) => {
-                    self.post.release(due.drain(..));
-                    return Err(error);
-                }
-            };
+            let page = self.rows_after(prefix.as_bytes(), after.as_ref(), DUE_ROWS)?;
             if std::mem::take(&mut is_first) {
                 self.post.found(destination, &front, page.first().map(|(key, _)| key));
             }
             if page.is_empty() {
-                return Ok(due);
+                return Ok(());
             }
             for (key, _) in &page {
                 let (Some(at), Some(id)) = (key.due_at(), key.message_id()) else { continue };
                 if at > now || due.len() == limit {
-                    return Ok(due);
+                    return Ok(());
                 }
-                if self.post.reserve(id) {
-                    due.push(id);
+                if !self.post.reserve(id) {
+                    continue;
+                }
+                due.push((id, 0));
+                match self.message_row(id)? {
+                    Some(row) if row.status().is_some_and(&can_do) => {
+                        due.pop();
+                        due.push((id, row.version));
+                    }
+                    // Another program's, or somebody has just had it.
+                    _ => self.post.release(due.pop().map(|(id, _)| id).into_iter()),
                 }
             }
             after = page.last().map(|(key, _)| key.clone());
@@ -227,8 +251,8 @@ impl Engine {
     }
 
     /// Gives free what was reserved.
-    pub fn released(&self, ids: &[MessageId]) {
-        self.post.release(ids.iter().copied());
+    pub fn released(&self, due: &[(MessageId, u64)]) {
+        self.post.release(due.iter().map(|(id, _)| *id));
     }
 
     /// Up to `limit` messages after `after` that somebody is at.
@@ -276,10 +300,10 @@ impl Engine {
         let counters = &self.counters;
         match (&one.event, after) {
             (Event::Taken { .. }, Some(_)) => count(&counters.messages_attempted),
-            (Event::Ended(End::Returned) | Event::Settled(_) | Event::Taken { .. }, _) => {}
+            (Event::Ended(End::Returned) | Event::Settled(_) | Event::Taken { .. }, _)
+            | (Event::Lapsed, None) => {}
             // It came too late: somebody else has ended the message, or is at it.
             (Event::Ended(_), None) => count(&counters.messages_late),
-            (Event::Lapsed, None) => {}
             (Event::Ended(end), Some(after)) => {
                 if matches!(end, End::Unknown(_)) {
                     count(&counters.messages_unknown);

@@ -68,12 +68,11 @@ impl PostOffice {
 
     /// A scan from `front` on found this row first, or none.
     pub fn found(&self, destination: &str, front: &Front, first: Option<&RowKey>) {
-        let empty_to = match first {
-            Some(first) => first.before_due(),
-            None => {
-                let last = MessageId { seq: u64::MAX, ordinal: u32::MAX };
-                Some(RowKey::due(destination, Timestamp::FOREVER, last))
-            }
+        let empty_to = if let Some(first) = first {
+            first.before_due()
+        } else {
+            let last = MessageId { seq: u64::MAX, ordinal: u32::MAX };
+            Some(RowKey::due(destination, Timestamp::FOREVER, last))
         };
         if let Some(list) = self.lists.lock().get_mut(destination)
             && list.put == front.put
@@ -117,5 +116,72 @@ impl PostOffice {
     /// Wakes all workers: they have to look at something else than the file.
     pub fn ring(&self) {
         self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(at: u64, seq: u64) -> RowKey {
+        RowKey::due("out", Timestamp(at), MessageId { seq, ordinal: 0 })
+    }
+
+    /// Whether a scan that begins where the office says would come by a row.
+    fn comes_by(post: &PostOffice, key: &RowKey) -> bool {
+        post.front("out").after.is_none_or(|after| *key > after)
+    }
+
+    #[test]
+    fn a_scan_begins_before_everything_that_may_be_there() {
+        let post = PostOffice::default();
+        let front = post.front("out");
+        assert!(front.after.is_none(), "nothing is known of the list");
+        post.found("out", &front, Some(&due(20, 2)));
+        assert!(
+            comes_by(&post, &due(20, 2)) && !comes_by(&post, &due(20, 1)) && !comes_by(&post, &due(9, 9))
+        );
+        // What is put before it is found again, and what is put behind it does not hide it.
+        post.tell([due(10, 3), due(30, 4)].iter());
+        assert!(comes_by(&post, &due(10, 3)) && !comes_by(&post, &due(10, 2)));
+        let front = post.front("out");
+        post.found("out", &front, None);
+        assert!(!comes_by(&post, &due(u64::MAX, 9)));
+        post.tell([due(5, 5)].iter());
+        assert!(comes_by(&post, &due(5, 5)));
+    }
+
+    /// A scan that began before something was put into the list may not have seen it.
+    #[test]
+    fn a_scan_that_was_overtaken_says_nothing() {
+        let post = PostOffice::default();
+        let front = post.front("out");
+        post.tell([due(10, 1)].iter());
+        post.found("out", &front, None);
+        assert!(comes_by(&post, &due(10, 1)));
+        let front = post.front("out");
+        post.forget();
+        post.found("out", &front, None);
+        assert!(comes_by(&post, &due(10, 1)));
+    }
+
+    #[test]
+    fn what_is_put_into_a_list_rings_and_what_goes_elsewhere_moves_nothing() {
+        let post = PostOffice::default();
+        let (rung, front) = (post.rung(), post.front("out"));
+        post.tell(std::iter::empty());
+        assert_eq!(post.rung(), rung);
+        post.tell([RowKey::due("other", Timestamp(1), MessageId { seq: 1, ordinal: 0 })].iter());
+        assert_ne!(post.rung(), rung);
+        post.found("out", &front, None);
+        assert!(!comes_by(&post, &due(1, 1)));
+    }
+
+    #[test]
+    fn a_message_is_reserved_once_until_it_is_free_again() {
+        let (post, id) = (PostOffice::default(), MessageId { seq: 1, ordinal: 0 });
+        assert!(post.reserve(id) && !post.reserve(id));
+        post.release([id].into_iter());
+        assert!(post.reserve(id));
     }
 }

@@ -88,8 +88,9 @@ impl Clock for Hands {
     }
 }
 
-/// A caller publishes what it ran, and one that is slow enough does so behind its successor. Nobody is answered
-/// from it then, also when a clock that settles makes the older window begin again, and not the newer.
+/// A caller publishes what it ran, and one that is slow enough does so behind its successor. Nobody is
+/// answered from it then, also when a clock that settles makes the older window begin again, and not the
+/// newer.
 #[test]
 fn a_record_that_is_published_behind_its_successor_answers_nobody() {
     const MINUTE: Duration = Duration::from_secs(60);

@@ -7,27 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 
 use super::clock::EngineClock;
 use super::counters::{Counters, count, count_many};
+use super::draft::{Draft, OpenRow, Verdict};
 use super::leases::Leases;
 use super::post::PostOffice;
-use super::queue::Size;
 use crate::core::act::Act;
 use crate::core::audit::{self, Brought};
-use crate::core::authority::{Unit, Units};
-use crate::core::claim::{self, Open, Uptime};
-use crate::core::decide::{Answer, Asked, Command, Decision, OpenView, Rows, View, decide, footprint};
-use crate::core::effect::Staged;
+use crate::core::authority::Units;
+use crate::core::claim::{self, Uptime};
+use crate::core::decide::{Answer, Command, Decision, OpenView, Rows, View, decide, footprint};
 use crate::core::error::{Error, ErrorKind};
 use crate::core::invariants;
-use crate::core::message::{MessageId, Status};
 use crate::core::name::{Scope, ScopeDigest, Tenant};
-use crate::core::outcome::{Outcome, ResourceRef};
-use crate::core::policy::{Policy, Windows};
-use crate::core::record::{ClassId, Entry, Position, Record, Told, Transition};
+use crate::core::policy::Windows;
+use crate::core::record::{ClassId, Entry, Position, Record, Transition};
 use crate::core::reply::Reply;
 use crate::core::row::{Row, RowKey};
 use crate::core::time::{Timestamp, millis};
@@ -35,114 +31,7 @@ use crate::db::commit::{Batch, Failed};
 use crate::db::database::Db;
 use crate::db::fault::Fault;
 pub(crate) use crate::db::open::CLASSES_MAX;
-use crate::db::stored::{Head, State, encode_told};
-
-/// What is asked of a scope, with all that can be worked out before it has its number.
-pub(crate) struct Draft {
-    asked: Arc<Asked>,
-    policy: Policy,
-    act: Act,
-    staged: Staged,
-    told: Arc<Told>,
-    /// What `told` is in the file.
-    encoded: Vec<u8>,
-    brought: Brought,
-}
-
-impl Draft {
-    /// Of an act that may end with an outcome. Made on the caller's thread, so that the writer, who is alone,
-    /// has less to do.
-    pub fn new(
-        asked: &Arc<Asked>,
-        policy: &Policy,
-        act: Act,
-        outcome: Outcome,
-        staged: Staged,
-        actor: &Arc<str>,
-    ) -> Result<Self, Error> {
-        outcome.check(policy.outcome_bytes_max, staged.changes_rows())?;
-        let told = Told::new(&asked.scope, &asked.fingerprint, outcome, actor);
-        Self::telling(asked, policy, act, told, staged)
-    }
-
-    /// Of an act without an outcome.
-    pub fn note(
-        asked: &Arc<Asked>,
-        policy: &Policy,
-        act: Act,
-        staged: Staged,
-        actor: &Arc<str>,
-    ) -> Result<Self, Error> {
-        let told = Told::note(&asked.scope, &asked.fingerprint, actor);
-        Self::telling(asked, policy, act, told, staged)
-    }
-
-    pub fn telling(
-        asked: &Arc<Asked>,
-        policy: &Policy,
-        act: Act,
-        told: Told,
-        staged: Staged,
-    ) -> Result<Self, Error> {
-        let told = told.saying(act.token(), act.facts());
-        let encoded = encode_told(&told).map_err(|fault| Error::new(ErrorKind::LimitExceeded, fault))?;
-        let brought = Brought::of(&told);
-        let (asked, told) = (Arc::clone(asked), Arc::new(told));
-        Ok(Self { asked, policy: *policy, act, staged, told, encoded, brought })
-    }
-
-    /// What it takes of a batch.
-    pub fn size(&self) -> Size {
-        Size { commands: 1, bytes: self.encoded.len() + self.staged.bytes() + self.act.bytes() }
-    }
-}
-
-/// What became of one draft.
-pub(crate) enum Verdict {
-    /// It has run, or had before, and this is its record, durable.
-    Done(Arc<Record>),
-    /// It is answered otherwise; `record` is what is now known of its scope, if anything.
-    Reply {
-        reply: Reply,
-        record: Option<Arc<Record>>,
-    },
-    /// The open command as it is now.
-    Open(OpenRow),
-    /// Committed before under this name.
-    Reached(Bytes),
-    /// The scope is as if it had never been begun.
-    Gone,
-    /// Its claim is over; `record` is what the scope came to, if anything.
-    FenceLost {
-        record: Option<Arc<Record>>,
-    },
-    /// The owner of what is open is gone, and nobody may go on.
-    Lapsed,
-    /// What was known is out of date.
-    Stale,
-    /// Rows have changed: its closure has to run again.
-    Again {
-        resource: ResourceRef,
-        version: u64,
-    },
-    /// The messages that were made, or were known.
-    Enqueued(Vec<MessageId>),
-    /// Each message as it is now; none of one that could not be moved on.
-    Posted(Vec<Option<Status>>),
-    /// Whose the tenant is now.
-    Unit {
-        unit: Unit,
-        version: u64,
-    },
-    Fault(Error),
-}
-
-/// An open command, and the number of the entry that left it so.
-#[derive(Clone)]
-pub(crate) struct OpenRow {
-    pub open: Arc<Open>,
-    pub version: u64,
-}
+use crate::db::stored::{Head, State};
 
 /// What a batch needs beside the file.
 pub(crate) struct Desk<'e> {
@@ -229,14 +118,14 @@ impl PageRows {
     /// A row as an entry leaves it.
     fn put_changed(&mut self, key: RowKey, row: Option<Row>, by: u64) {
         let place = *self.places.entry(key.clone()).or_insert(self.list.len());
-        match self.list.get_mut(place) {
-            Some(known) => (known.row, known.changed_by) = (row, Some(by)),
-            None => {
-                // Who writes a row without a look at it makes it, and who removes one knows that it is there.
-                let was_there = row.is_none();
-                self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
-            }
+        if let Some(known) = self.list.get_mut(place) {
+            (known.row, known.changed_by) = (row, Some(by));
+            return;
         }
+        // Of the store's own rows who writes one without a look at it makes it, and who removes one knows
+        // that it is there.
+        let was_there = row.is_none() && key.is_own();
+        self.list.push(PageRow { key, row, was_there, changed_by: Some(by) });
     }
 }
 
@@ -361,26 +250,8 @@ fn one<'d>(
     let known = page.records.get(&draft.asked.digest).filter(|_| draft.asked.is_protected).cloned();
     let position = Position { class, seq: next.last_seq + 1 };
     let open_row = page.open_row(draft).cloned();
-    let decision = {
-        let open = open_row.as_ref().and_then(|row| {
-            let open = row.open()?;
-            let lease_left = moment.desk.leases.left(draft.asked.digest, open, &moment.uptime);
-            Some(OpenView { open, row, lease_left })
-        });
-        let view = View {
-            record: known.as_deref(),
-            open,
-            rows: &page.rows,
-            position,
-            clock_settled: moment.settled,
-            uptime: moment.uptime,
-            has_room: next.open < moment.desk.open_max,
-            units: page.units,
-        };
-        let command = Command::Act { act: &draft.act, told: &draft.told, staged: &draft.staged };
-        decide(&view, &draft.asked, &command, moment.now, &draft.policy)
-    };
-    let Decision { answer, changes, notices } = decision;
+    let Decision { answer, changes, notices } =
+        decided(page, next, draft, position, (known.as_deref(), open_row.as_ref()), moment);
     page.stale += u64::from(notices.stale);
     page.overtaken += u64::from(notices.overtaken);
     for (key, row) in changes.rows {
@@ -403,6 +274,49 @@ fn one<'d>(
         let until = Duration::from_millis(moment.uptime.now.monotonic.saturating_add(open.lease));
         moment.desk.leases.grant(draft.asked.digest, open.token, until);
     }
+    verdict(db, page, draft, Decided { answer, record, known, open_row })
+}
+
+/// Asks the core, on the page as the commands before left it.
+fn decided(
+    page: &Page<'_>,
+    next: &State,
+    draft: &Draft,
+    position: Position,
+    (record, open_row): (Option<&Record>, Option<&Row>),
+    moment: Moment<'_>,
+) -> Decision {
+    let open = open_row.and_then(|row| {
+        let open = row.open()?;
+        let lease_left = moment.desk.leases.left(draft.asked.digest, open, &moment.uptime);
+        Some(OpenView { open, row, lease_left })
+    });
+    let view = View {
+        record,
+        open,
+        rows: &page.rows,
+        position,
+        clock_settled: moment.settled,
+        uptime: moment.uptime,
+        has_room: next.open < moment.desk.open_max,
+        units: page.units,
+    };
+    let command = Command::Act { act: &draft.act, told: &draft.told, staged: &draft.staged };
+    decide(&view, &draft.asked, &command, moment.now, &draft.policy)
+}
+
+/// What was decided of a draft, and what was known before and is after.
+struct Decided {
+    answer: Answer,
+    /// Its entry, if it left one.
+    record: Option<Arc<Record>>,
+    known: Option<Arc<Record>>,
+    open_row: Option<Row>,
+}
+
+/// What its caller is told.
+fn verdict(db: &Db, page: &Page<'_>, draft: &Draft, decided: Decided) -> Result<Verdict, Fault> {
+    let Decided { answer, record, known, open_row } = decided;
     Ok(match answer {
         Answer::Done | Answer::DoneBefore => match record.or(known) {
             Some(record) => Verdict::Done(record),

@@ -13,10 +13,12 @@ use crate::core::row::{Row, RowKey};
 use crate::db::block;
 use crate::db::codec;
 use crate::db::envelope::{self, Kind, Table};
+use crate::db::index;
 use crate::db::stored::{Directory, Identity, Listed, State, StoredClass, StoredEntry, StoredRow, Tail};
 
 /// Any bytes are refused or mean one value; a frame with one bit changed, or under another key or table, is
-/// refused; a block whose directory lies is refused or gives no entry that is not there.
+/// refused; a block whose directory lies is refused or gives no entry that is not there; a block of scopes is
+/// refused or gives each where it is.
 ///
 /// # Panics
 ///
@@ -25,7 +27,7 @@ pub fn decode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (choice, bit) = (input.byte(), input.number());
     let rest = input.rest();
-    match choice % 6 {
+    match choice % 7 {
         0 => bodies(rest),
         1 => frames(rest),
         2 => framed(rest, bit),
@@ -33,7 +35,8 @@ pub fn decode(bytes: &[u8]) {
         4 => {
             let _ = block::read_all(&KEY, rest);
         }
-        _ => listed(rest, bit),
+        5 => listed(rest, bit),
+        _ => scopes(rest, bit),
     }
 }
 
@@ -73,7 +76,7 @@ fn begun(open: &Open) {
         assert_eq!(open.operation_id(&step.name).as_str().len(), 32);
         for epoch in [step.started.epoch, step.started.epoch.wrapping_add(1)] {
             let uptime = Uptime { now: Moment { epoch, monotonic: 1 }, opened: 0 };
-            assert!(open.settles_in(step, &uptime) <= step.settles_within);
+            assert!(step.settles_in(&uptime) <= step.settles_within);
         }
     }
 }
@@ -92,7 +95,7 @@ fn means_one_value<T: Serialize + DeserializeOwned>(body: &[u8]) -> Option<T> {
 /// Where frames and blocks stand.
 const KEY: [u8; 10] = [7; 10];
 
-const KINDS: [(Table, Kind); 7] = [
+const KINDS: [(Table, Kind); 8] = [
     (Table::Meta, Kind::Identity),
     (Table::Meta, Kind::State),
     (Table::Class, Kind::Class),
@@ -100,6 +103,7 @@ const KINDS: [(Table, Kind); 7] = [
     (Table::Resource, Kind::Row),
     (Table::Journal, Kind::Directory),
     (Table::Journal, Kind::Tail),
+    (Table::Index, Kind::Scopes),
 ];
 
 /// Bytes as a whole frame: nearly always refused, never a panic.
@@ -152,6 +156,26 @@ fn listed(bytes: &[u8], bit: u64) {
     let bit = usize::try_from(bit % (directory.len() as u64 * 8)).unwrap();
     value[bit / 8] ^= 1 << (bit % 8);
     assert!(block::read_all(&KEY, &value).is_err(), "bit {bit} of a directory may change unnoticed");
+}
+
+/// A block of scopes with a right checksum that says anything, as it is and with its scopes in their order.
+fn scopes(body: &[u8], bit: u64) {
+    const KEY: [u8; 16] = [7; 16];
+    const SCOPE_BYTES: usize = 26;
+    let sealed = |body: &[u8]| envelope::frame(Table::Index, &KEY, Kind::Scopes, body).unwrap();
+    if let Ok(count) = index::read_all(&KEY, &sealed(body)) {
+        assert!(count > 0 && count * SCOPE_BYTES == body.len());
+    }
+    let mut entries: Vec<&[u8]> =
+        body.chunks_exact(SCOPE_BYTES).filter(|entry| entry[..16] >= KEY[..]).collect();
+    entries.sort_unstable();
+    entries.dedup_by_key(|entry| &entry[..16]);
+    let mut value = sealed(&entries.concat());
+    let read = index::read_all(&KEY, &value);
+    assert!(read.map_or(entries.is_empty(), |count| count == entries.len()), "a block is refused");
+    let bit = usize::try_from(bit % (value.len() as u64 * 8)).unwrap();
+    value[bit / 8] ^= 1 << (bit % 8);
+    assert!(index::read_all(&KEY, &value).is_err(), "bit {bit} of a block may change unnoticed");
 }
 
 fn row_key(bytes: &[u8]) {

@@ -1,6 +1,6 @@
-//! Time-driven work: each kind of it is a `tick` that a test drives with its own clock, and a runner that owns
-//! threads. Owns who is called for what; must not know how anything is stored. Workers submit ordinary acts
-//! through the queue of the writer: they have no side door, and no lock is held while user code runs.
+//! Time-driven work: each kind of it is a `tick` that a test drives with its own clock, and a runner that
+//! owns threads. Owns who is called for what; must not know how anything is stored. Workers submit ordinary
+//! acts through the queue of the writer: they have no side door, and no lock is held while user code runs.
 
 mod outbox;
 mod recovery;
@@ -33,7 +33,8 @@ use crate::store::Store;
 /// The most threads of one runner.
 const THREADS_MAX: usize = 1024;
 
-/// Time-driven work of a store: sends messages, does jobs, finds out what became of commands. Nothing runs unless it is ticked or started.
+/// Time-driven work of a store: sends messages, does jobs, finds out what became of commands. Nothing runs
+/// unless it is ticked or started.
 ///
 /// Closures run on the thread that ticks, or on the runner's, and may block; of one destination several may
 /// run at once, on several threads. Several runners may serve one store: a message is taken by one of them.
@@ -42,7 +43,8 @@ const THREADS_MAX: usize = 1024;
 /// # use onecho::{testing::SimDisk, *};
 /// const UPLOAD: Destination<Bytes> = Destination::raw("telemetry", Contract::Idempotent);
 /// # let store = SimDisk::seeded(1).open(Options::new())?;
-/// let id = store.enqueue(&Tenant::new("device"), &[Message::new(&UPLOAD, &Bytes::from_static(b"1,2"))?])?[0];
+/// let message = Message::new(&UPLOAD, &Bytes::from_static(b"1,2"))?;
+/// let id = store.enqueue(&Tenant::new("device"), &[message])?[0];
 /// let workers = Workers::new(&store).deliver(&UPLOAD, |batch, delivery| {
 ///     println!("{} sends {} bytes", delivery.operation_id(), batch.len());
 ///     Ok(Delivered::Done(None))
@@ -106,8 +108,8 @@ impl Workers {
         self
     }
 
-    /// Asks what became of an attempt, before anything is sent again: `Done` if it has arrived, `NotApplied` if
-    /// it has not (which counts once nothing of it can arrive any more, see
+    /// Asks what became of an attempt, before anything is sent again: `Done` if it has arrived, `NotApplied`
+    /// if it has not (which counts once nothing of it can arrive any more, see
     /// [`Destination::settles_within`]), `Unknown` or an `Err` to ask again later. Needed for a `Queryable`
     /// destination.
     pub fn query<T: 'static>(
@@ -124,9 +126,9 @@ impl Workers {
     }
 
     /// Does the messages of a destination here, as jobs: what a job stages and its "done" are one commit, so
-    /// whatever the contract says, a job is never done twice and never done by half. It may be called again, as
-    /// a closure of [`Store::execute`], and must not reach outside. An `Err` or a panic writes nothing; the
-    /// job is tried again later.
+    /// whatever the contract says, a job is never done twice and never done by half. It may be called again,
+    /// as a closure of [`Store::execute`], and must not reach outside. An `Err` or a panic writes nothing;
+    /// the job is tried again later.
     pub fn handle<T: 'static>(
         mut self,
         from: &Destination<T>,
@@ -138,10 +140,10 @@ impl Workers {
         self
     }
 
-    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts at
-    /// once, `NotApplied` once a request can no longer arrive (see
-    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked again
-    /// later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
+    /// Asks the other side about a step of a command in `Unknown` that may have been made: `Applied` counts
+    /// at once, `NotApplied` once a request can no longer arrive (see
+    /// [`Step::settles_within`](crate::Step::settles_within)); an `Err`, a panic and `Insufficient` are asked
+    /// again later, backed off from 1 second to 10 minutes. What is found out is written with its evidence.
     pub fn probe<T: serde::Serialize + 'static>(
         mut self,
         operation: &Operation,
@@ -153,8 +155,8 @@ impl Workers {
         self
     }
 
-    /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on, without
-    /// waiting for the client: each with its input, answers and points, as the next
+    /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on,
+    /// without waiting for the client: each with its input, answers and points, as the next
     /// [`Store::begin`](crate::Store::begin) would get it. A run that fails is tried again with backoff, 16
     /// times; then the command waits for people, or for its client.
     pub fn resume(

@@ -1,5 +1,5 @@
-//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of it.
-//! Owns that order; what an end means is the core's.
+//! Sends messages and does jobs: takes what is due, commits that it was taken, calls, commits what came of
+//! it. Owns that order; what an end means is the core's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -82,28 +82,25 @@ impl Outbox<'_> {
         let engine = self.engine();
         // So few that the other threads have something to do, too.
         let limit = (BATCH_MAX / self.workers.threads.max(1)).max(1);
-        let ids = engine.due(destination, limit)?;
-        let taken = self.taken(&ids, route);
-        engine.released(&ids);
+        let due = engine.due(destination, limit, |status| route.can_do(status))?;
+        let taken = self.taken(&due, route);
+        engine.released(&due);
         taken
     }
 
-    fn taken(&self, ids: &[MessageId], route: &Route) -> Result<Vec<Taken>, Error> {
-        let engine = self.engine();
-        let mut moves = Vec::with_capacity(ids.len());
-        for &id in ids {
-            let Some(row) = engine.message_row(id)? else { continue };
-            if row.status().is_some_and(|status| route.can_do(status)) {
-                let event = Event::Taken { is_job: route.job.is_some() };
-                moves.push(Move { id, guard: Guard::Version(row.version), event });
-            }
-        }
-        let ids: Vec<MessageId> = moves.iter().map(|one| one.id).collect();
-        let moved = engine.post(moves)?;
-        let taken = ids.into_iter().zip(moved).filter_map(|(id, status)| {
+    fn taken(&self, due: &[(MessageId, u64)], route: &Route) -> Result<Vec<Taken>, Error> {
+        let event = Event::Taken { is_job: route.job.is_some() };
+        let take = |&(id, version): &(MessageId, u64)| Move {
+            id,
+            guard: Guard::Version(version),
+            event: event.clone(),
+        };
+        let moves: Vec<Move> = due.iter().map(take).collect();
+        let moved = self.engine().post(&moves)?;
+        let taken = due.iter().zip(moved).filter_map(|((id, _), status)| {
             let status = status?;
             let Stage::Flying(flight) = status.stage else { return None };
-            Some(Taken { id, status, flight })
+            Some(Taken { id: *id, status, flight })
         });
         Ok(taken.collect())
     }
@@ -216,7 +213,7 @@ impl Outbox<'_> {
         if moves.is_empty() {
             return Ok(ticked);
         }
-        match self.engine().post(moves.clone()) {
+        match self.engine().post(&moves) {
             Ok(moved) => {
                 moved.iter().flatten().for_each(|status| ticked.tally(status));
                 Ok(ticked)
@@ -234,9 +231,9 @@ impl Outbox<'_> {
         let Some(mut look) = lapses.begin(self.engine()) else { return Ok(Ticked::default()) };
         let looked = self.look(&mut look);
         if looked.is_ok() {
-            lapses.end(look)
+            lapses.end(look);
         } else {
-            lapses.fail()
+            lapses.fail();
         }
         looked
     }
@@ -261,7 +258,7 @@ impl Outbox<'_> {
                     look.see(flight.started, status.terms.lease);
                 }
             }
-            for status in engine.post(moves)?.iter().flatten() {
+            for status in engine.post(&moves)?.iter().flatten() {
                 ticked.lapsed += 1;
                 ticked.tally(status);
             }
@@ -273,7 +270,8 @@ impl Route {
     /// Whether this program can do for a message what is due.
     fn can_do(&self, status: &Status) -> bool {
         match &status.stage {
-            Stage::Unsure { .. } => self.ask.is_some(),
+            // What is done here is never in doubt, so it is of a time when it was sent.
+            Stage::Unsure { .. } => self.ask.is_some() && self.job.is_none(),
             _ => self.send.is_some() || self.job.is_some(),
         }
     }

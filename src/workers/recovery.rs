@@ -209,7 +209,7 @@ impl Recovery {
         }
         let is_told = state.is_some();
         let actor = engine.settings().owner.to_string();
-        match engine.judge(case, &step.name, state, evidence, &actor) {
+        match engine.judge(case, &step.name, state, &evidence, &actor) {
             Ok(_) if is_told => Ok(Came::Judged),
             Ok(_) => Ok(Came::Later(None)),
             // Somebody else was faster.
@@ -275,5 +275,5 @@ fn backoff(key: &RowKey, tries: u32) -> Duration {
     let full = BACKOFF_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(20)).min(BACKOFF_MAX);
     let spread =
         key.as_bytes().iter().fold(tries, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-    full - full.mul_f64(f64::from(spread % 1_000) / 4_000.0)
+    full.saturating_sub(full.mul_f64(f64::from(spread % 1_000) / 4_000.0))
 }

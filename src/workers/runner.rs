@@ -179,8 +179,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until the bell rings or something is due. `is_idle`: there was nothing for this thread to do, so
-    /// what is due already is in others' hands, or for a program that knows what to do with it.
+    /// Sleeps until the bell rings or something is due. `is_idle`: there was nothing for this thread to do,
+    /// so what is due already is in others' hands, or for a program that knows what to do with it.
     fn sleep(&self, rung: u32, is_idle: bool, next: Duration) {
         let span = match next {
             Duration::ZERO if is_idle => WAIT_MAX,

@@ -184,7 +184,7 @@ fn a_lapsed_claim_is_unknown_until_somebody_finds_out() {
     }
     let cases: Vec<_> = store.cases().map(Result::unwrap).collect();
     assert_eq!(cases.len(), 1);
-    let how = Resolution::finished(|fx| paid(fx));
+    let how = Resolution::finished(paid);
     let status = store.resolve(&cases[0], how, why("the processor says so"), "ada").unwrap();
     assert!(matches!(status, Status::Finished(finished) if finished.code == 201));
     assert_eq!(applied(&store), 1);
@@ -266,7 +266,7 @@ fn a_stale_owner_changes_nothing() {
     let second = run(store.begin(&request("k"), Start::new()));
     fails(first.step(&SHIP), ErrorKind::FenceLost);
     fails(first.transact("p", |fx| Ok(fx.new_id())), ErrorKind::FenceLost);
-    let lost = first.finish(|fx| paid(fx)).unwrap_err();
+    let lost = first.finish(paid).unwrap_err();
     assert_eq!(lost.error.kind(), ErrorKind::FenceLost);
     assert!(lost.claim.is_none() && lost.error.finished().is_none());
     assert_eq!(applied(&store), 0);
@@ -324,9 +324,7 @@ fn a_takeover_goes_on_where_the_first_stopped() {
     assert_eq!(second.step(&CHARGE).unwrap(), Stepped::Answered(5));
     assert_eq!(call(second.step(&SHIP)), id, "the same id over restarts and takeovers");
     call(second.step(&SWITCH));
-    for step in [&SHIP] {
-        second.answer(step, &"parcel".to_owned()).unwrap();
-    }
+    second.answer(&SHIP, &"parcel".to_owned()).unwrap();
     second.answer(&SWITCH, &()).unwrap();
     let _ = second.finish(counted).unwrap();
     let reserved = store.get(&SHOP, &crate::common::COUNT, "reserved").unwrap().unwrap().value;

@@ -9,6 +9,9 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 // What a user writes is part of this test's own program.
+#[path = "../compile/pass/charge_and_recover.rs"]
+#[allow(dead_code, reason = "it has to compile, not to run")]
+mod charge_and_recover;
 #[path = "../compile/pass/create_an_order.rs"]
 #[allow(dead_code, unused_must_use, reason = "it has to compile, not to run")]
 mod create_an_order;
@@ -58,7 +61,7 @@ fn wrong_programs() -> Vec<PathBuf> {
 fn mistakes_do_not_compile() {
     let into = tempfile::tempdir().unwrap();
     let programs = wrong_programs();
-    assert!(programs.len() >= 10);
+    assert!(programs.len() >= 14);
     for program in programs {
         let text = fs::read_to_string(&program).unwrap();
         let reason = text.lines().next().and_then(|line| line.strip_prefix("//! refused: ")).unwrap();

@@ -4,6 +4,7 @@
 //! Where page and program part ways, it fails.
 
 mod claims;
+mod messages;
 mod reader;
 mod writer;
 
@@ -13,7 +14,9 @@ use std::path::Path;
 use redb::{Database, ReadableDatabase, ReadableTable};
 
 pub use self::claims::*;
+pub use self::messages::{Id, Post, Stage, Status, What};
 pub use self::reader::*;
+pub use self::writer::scopes_value;
 
 /// A whole store, read by the page alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +29,8 @@ pub struct Read {
     pub classes: BTreeMap<u16, [u64; 3]>,
     pub blocks: BTreeMap<[u8; 10], Block>,
     pub journal: BTreeMap<[u8; 10], Entry>,
-    /// The table `index`, and what waits laid over it.
+    /// The table `index`, what its blocks say together, and what waits laid over that.
+    pub index_rows: BTreeMap<[u8; 16], Scopes>,
     pub index_table: BTreeMap<[u8; 16], [u8; 10]>,
     pub index: BTreeMap<[u8; 16], [u8; 10]>,
     /// The table `resource`, and what waits laid over it.
@@ -57,6 +61,7 @@ impl Read {
             classes: BTreeMap::new(),
             blocks: BTreeMap::new(),
             journal: BTreeMap::new(),
+            index_rows: BTreeMap::new(),
             index_table: BTreeMap::new(),
             index: BTreeMap::new(),
             row_table: BTreeMap::new(),
@@ -87,9 +92,13 @@ impl Read {
             }
             self.blocks.insert(*key.value(), block);
         }
-        for item in read.open_table(INDEX).unwrap().iter().unwrap() {
-            let (scope, position) = item.unwrap();
-            self.index_table.insert(*scope.value(), *position.value());
+        let index = read.open_table(INDEX).unwrap();
+        let keys: Vec<[u8; 16]> = index.iter().unwrap().map(|item| *item.unwrap().0.value()).collect();
+        assert!(keys.first().is_none_or(|first| *first == [0; 16]), "every scope has a block");
+        for (at, key) in keys.iter().enumerate() {
+            let scopes = scopes(key, keys.get(at + 1), index.get(key).unwrap().unwrap().value());
+            self.index_table.extend(scopes.iter().copied());
+            self.index_rows.insert(*key, scopes);
         }
         for item in read.open_table(RESOURCE).unwrap().iter().unwrap() {
             let (key, frame) = item.unwrap();
@@ -158,6 +167,7 @@ impl Read {
         assert_eq!(newest, self.index, "index");
         self.check_counts();
         self.check_claims();
+        self.check_messages();
         self.check_sweep();
         for (key, block) in &self.blocks {
             self.check_block(key, block);
@@ -195,10 +205,18 @@ impl Read {
 
     fn check_counts(&self) {
         let State { records, rows, own_rows, open, unknown, executed, .. } = self.said;
-        let State { resolved, differences, blocks, indexed, settled, .. } = self.said;
+        let State { resolved, differences, blocks, indexed, index_rows, settled, .. } = self.said;
         let opens: Vec<&Open> = self.open_commands().map(|(_, open)| open).collect();
-        let own = self.rows.keys().filter(|key| key[0] == b'o').count();
-        assert!(opens.len() == own, "an open row without an open command, or the other way round");
+        let open_rows = self.rows.keys().filter(|key| key[0] == b'o').count();
+        assert!(opens.len() == open_rows, "an open row without an open command, or the other way round");
+        let own = self.rows.keys().filter(|key| b"ompdaqkw".contains(&key[0])).count();
+        let mut posts = [0; 4];
+        let counted = self.rows.values().filter_map(|row| match &row.content {
+            Content::Post(post) => post.counted(),
+            _ => None,
+        });
+        counted.for_each(|counted| posts[counted] += 1);
+        assert_eq!(posts, self.said.posts, "messages");
         let of = |transitions: &[u8]| {
             self.journal.values().filter(|entry| transitions.contains(&entry.transition)).count()
         };
@@ -211,17 +229,67 @@ impl Read {
             self.rows.len() - own,
             self.blocks.len(),
             self.index_table.len(),
+            self.index_rows.len(),
             self.row_table.len(),
         ];
-        assert_eq!(found.map(|len| len as u64), [records, rows, blocks, indexed, settled]);
+        assert_eq!(found.map(|len| len as u64), [records, rows, blocks, indexed, index_rows, settled]);
     }
 
     /// Commands that were begun and are not finished, with the rows that hold them.
     pub fn open_commands(&self) -> impl Iterator<Item = (&Row, &Open)> {
         self.rows.values().filter_map(|row| match &row.content {
             Content::Open(open) => Some((row, &**open)),
-            Content::Value(..) | Content::Removed | Content::Held(_) => None,
+            Content::Value(..) | Content::Removed | Content::Held(_) | Content::Post(_) => None,
         })
+    }
+
+    /// Messages, with the numbers in their keys.
+    pub fn messages(&self) -> impl Iterator<Item = (Id, &Status)> {
+        self.rows.iter().filter_map(|(key, row)| {
+            let Content::Post(Post { what: What::Status(status), .. }) = &row.content else { return None };
+            let digits = str::from_utf8(&key[1..]).unwrap();
+            let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
+            Some(((number(&digits[..16]), number(&digits[16..])), &**status))
+        })
+    }
+
+    /// Each message has just the rows beside it that its stage says, and each ordering key those of its
+    /// messages that are not over, first to last.
+    fn check_messages(&self) {
+        let messages: BTreeMap<Id, &Status> = self.messages().collect();
+        let listed = messages.iter().flat_map(|(id, status)| status.beside(*id));
+        let beside = self.rows.keys().filter(|key| b"pda".contains(&key[0])).cloned();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), beside.collect::<BTreeSet<_>>(), "rows of messages");
+        let mut in_order = 0;
+        for (key, row) in &self.rows {
+            let Content::Post(Post { what: What::Queue { head, tail, count, blocked }, .. }) = &row.content
+            else {
+                continue;
+            };
+            let (mut at, mut found) = (*head, Vec::new());
+            loop {
+                let status = messages[&at];
+                let order = status.order.as_deref().expect("it has an ordering key");
+                assert_eq!(*key, format!("q{}\0{}\0{order}", status.tenant, status.destination).as_bytes());
+                assert_eq!(status.stage == Stage::Queued, at != *head, "its place");
+                found.push(at);
+                let Some(next) = status.next else { break };
+                at = next;
+            }
+            assert_eq!((at, found.len() as u64), (*tail, *count));
+            let since = match messages[head].stage {
+                Stage::Unknown(since, _) | Stage::Dead(since) => Some(since),
+                _ => None,
+            };
+            assert_eq!(*blocked, since);
+            in_order += found.len();
+        }
+        let is_in_order = |status: &&&Status| match status.stage {
+            Stage::Delivered(..) | Stage::Discarded(_) => false,
+            Stage::Dead(_) => status.order.is_some() && status.on_dead == 0,
+            _ => status.order.is_some(),
+        };
+        assert_eq!(messages.values().filter(is_in_order).count(), in_order);
     }
 
     /// What entries say of a scope follows from what the one before said, and what is left is open.
@@ -230,7 +298,7 @@ impl Read {
         let mut entries: Vec<_> = self.journal.iter().collect();
         entries.sort_by_key(|(key, _)| seq_of(key));
         for (key, entry) in entries {
-            if entry.transition == 2 {
+            if !entry.has_scope() {
                 assert!(entry.token == 0 && entry.notes.iter().all(|note| note.row[0] != b'o'));
                 continue;
             }
@@ -274,7 +342,7 @@ impl Read {
         let entries = block.positions(key);
         for (at, listed) in entries.iter().zip(&block.entries) {
             let entry = &self.journal[at];
-            let scope = (entry.transition != 2).then(|| entry.scope_digest(self.scope_mode));
+            let scope = entry.has_scope().then(|| entry.scope_digest(self.scope_mode));
             let listed = (listed.scope, listed.is_outcome);
             assert_eq!(listed, (scope, entry.is_outcome()), "what the directory says");
         }
@@ -312,6 +380,17 @@ impl Read {
             assert!(self.journal.contains_key(&made[..]));
             assert_eq!(matches!(key[0], b'u' | b'v'), matches!(row.content, Content::Held(_)));
             assert_eq!(key[0] == b'o', matches!(row.content, Content::Open(_)));
+            let tag = match &row.content {
+                Content::Post(post) => match &post.what {
+                    What::Status(_) => &b"m"[..],
+                    What::Letter { .. } => b"p",
+                    What::Queue { .. } => b"q",
+                    What::Known(_) => b"k",
+                    What::Mark => b"daw",
+                },
+                _ => b"tsuvo",
+            };
+            assert!(tag.contains(&key[0]), "a row of another kind");
             if let Content::Open(open) = &row.content {
                 assert_eq!(*key, open_key(scope_digest(&open.scope, self.scope_mode)));
             }
@@ -423,9 +502,9 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     store.check();
     assert_eq!(store.scope_mode, 0);
     let said = &store.said;
-    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 39, None));
-    assert_eq!((said.records, said.rows, said.executed), (10, 9, 11));
-    assert_eq!((said.own_rows, said.open, said.unknown), (7, 7, 3));
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 68, None));
+    assert_eq!((said.records, said.rows, said.executed), (13, 10, 14));
+    assert_eq!((said.own_rows, said.open, said.unknown), (46, 7, 3));
     assert_eq!((said.resolved, said.differences), (2, 1));
     has_every_shape(&store);
     let commands = super::fixture::content::commands();
@@ -444,7 +523,30 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
         }
         found.insert(entry.scope.clone());
     }
-    assert_eq!(found.len() + 4, store.index.len(), "and three claims, and one more in the last commit");
+    assert_eq!(
+        found.len() + 7,
+        store.index.len(),
+        "and three claims, four that made messages or are the last"
+    );
+}
+
+fn has_messages_in_every_stage(store: &Read) {
+    let stages: [fn(&Stage) -> bool; 8] = [
+        |stage| matches!(stage, Stage::Queued),
+        |stage| matches!(stage, Stage::Waiting(_)),
+        |stage| matches!(stage, Stage::Flying(_)),
+        |stage| matches!(stage, Stage::Unsure(..)),
+        |stage| matches!(stage, Stage::Unknown(..)),
+        |stage| matches!(stage, Stage::Dead(_)),
+        |stage| matches!(stage, Stage::Delivered(..)),
+        |stage| matches!(stage, Stage::Discarded(_)),
+    ];
+    for (number, is_stage) in stages.iter().enumerate() {
+        assert!(store.messages().any(|(_, status)| is_stage(&status.stage)), "stage {number}");
+    }
+    for first in b"mpdaqkw" {
+        assert!(store.rows.keys().any(|key| key[0] == *first), "{}", char::from(*first));
+    }
 }
 
 /// Blocks of one entry and of several, of two classes in one commit; rows that wait, were removed, are large,
@@ -462,7 +564,7 @@ fn has_every_shape(store: &Read) {
     assert!(0 < merged_to && merged_to < sweep_to && sweep_to < last_seq, "{:?}", store.said);
     assert_ne!(store.index, store.index_table, "no scope waits");
     assert_ne!(store.rows, store.row_table, "no row waits");
-    for transition in 1..=15 {
+    for transition in 1..=20 {
         assert!(store.journal.values().any(|entry| entry.transition == transition), "{transition}");
     }
     let facts = || store.journal.values().flat_map(|entry| &entry.facts);
@@ -474,9 +576,12 @@ fn has_every_shape(store: &Read) {
         |fact| matches!(fact, Fact::Because(_)),
     ];
     assert!(kinds.iter().all(|is_kind| facts().any(is_kind)), "a kind of fact is missing");
-    let is_merged = |(key, row): (&Vec<u8>, &Row)| key[0] == b'o' && store.rows.get(key) == Some(row);
+    has_messages_in_every_stage(store);
+    let is_own = |key: &[u8]| b"ompdaqkw".contains(&key[0]);
+    let is_merged = |(key, row): (&Vec<u8>, &Row)| is_own(key) && store.rows.get(key) == Some(row);
     let merged = store.row_table.iter().filter(|row| is_merged(*row)).count();
-    assert!(0 < merged && merged < 7, "{merged} of 7 open rows are merged");
+    let all = store.rows.keys().filter(|key| is_own(key)).count();
+    assert!(0 < merged && merged < all, "{merged} of {all} rows of the store's own are merged");
 }
 
 fn by_number(store: &Read) -> Vec<&Entry> {
@@ -525,8 +630,8 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
 
     let moved = open("s-moved");
     assert_eq!(moved.input, Some(br#"{"cents":1200}"#.to_vec()));
-    assert_eq!(moved.granted, (1, 6_000));
-    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 6_000));
+    assert_eq!(moved.granted, (1, 67_000));
+    let (answer, started) = (|text: &[u8]| StepState::Answered(text.to_vec()), (1, 67_000));
     let step = |name: &str, contract, settles_within, started, state| Step {
         name: name.to_owned(),
         contract,
@@ -536,7 +641,7 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
     };
     let charge = step("charge", 1, 900_000, started, answer(b"\"ch_17\""));
     let label = step("label", 0, 70_000_000, started, StepState::Open);
-    let mail = step("mail", 2, 0, (1, 7_000), StepState::NotApplied);
+    let mail = step("mail", 2, 0, (1, 68_000), StepState::NotApplied);
     assert_eq!(moved.steps, [charge, label, mail]);
     let point = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
     assert_eq!(moved.points, [point("charged", b"\"ch_17\""), point("told", b"null")]);
@@ -553,7 +658,7 @@ fn the_page_on_the_format_is_enough_to_go_on_with_an_open_command() {
     assert!(matches!(open("s-lapsed").phase, Phase::Unknown { settled: false, .. }));
     let taken = open("s-taken");
     assert_eq!((taken.phase, taken.attempt, taken.steps.len()), (Phase::Processing, 2, 1));
-    assert!(taken.granted.1 > 37_000 && taken.steps[0].started.1 < 9_000);
+    assert!(taken.granted.1 > 98_000 && taken.steps[0].started.1 < 70_000);
 }
 
 #[test]

@@ -82,12 +82,20 @@ fn named(folder: &str, words: &[&str], except: &[&str]) -> Vec<String> {
 
 #[test]
 fn each_ring_knows_only_the_ones_before_it() {
-    let above_core =
-        ["crate::db", "crate::engine", "crate::store", "crate::options", "crate::effects", "crate::kind"];
+    let above_core = [
+        "crate::db",
+        "crate::engine",
+        "crate::store",
+        "crate::options",
+        "crate::effects",
+        "crate::kind",
+        "crate::workers",
+    ];
     none("core names an outer ring", &named("src/core", &above_core, &[]));
     let above_db = ["crate::engine", "crate::store", "crate::options", "crate::effects", "crate::kind"];
     none("db names an outer ring", &named("src/db", &above_db, &[]));
-    let above_engine = ["crate::store", "crate::options", "crate::effects", "crate::kind", "crate::cli"];
+    let above_engine =
+        ["crate::store", "crate::options", "crate::effects", "crate::kind", "crate::workers", "crate::cli"];
     none("engine names an outer ring", &named("src/engine", &above_engine, &[]));
     none(
         "the program uses what is not public",

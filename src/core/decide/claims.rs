@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Applying, Decider, Decision, OpenView, answer};
+use super::{Answer, Applying, Decider, Decision, answer};
 use crate::core::act::{Deed, Moves, Start};
 use crate::core::claim::{NewStep, Open, Phase, Point, StepRecord, StepState};
 use crate::core::effect::Staged;
@@ -127,7 +127,7 @@ impl Decider<'_> {
     }
 
     fn abort(&self, open: &Open, told: &Arc<Told>) -> Decision {
-        let fault = if open.points.first().is_some() {
+        let fault = if !open.points.is_empty() {
             "a recovery point was committed, so something has happened: finish it, or say `unsure`".to_owned()
         } else if let Some(step) = open.steps.iter().find(|step| step.state != StepState::NotApplied) {
             format!("step {} may have been applied: an abort needs `not_applied` for every step", step.name)
@@ -223,8 +223,8 @@ impl Decider<'_> {
         if let Err(fault) = open.check() {
             return answer(Answer::Fault(fault));
         }
-        let (open, generation) = (Arc::new(open), open_generation(&self.view.open));
-        let generation = generation.unwrap_or(open.generation);
+        let generation = open.generation;
+        let open = Arc::new(open);
         self.put_open(&mut applying, Some(&open));
         self.written(transition, told, generation, applying, Answer::Open(open))
     }
@@ -251,10 +251,6 @@ impl Decider<'_> {
         });
         applying.put_own(RowKey::open(self.asked.digest), row);
     }
-}
-
-fn open_generation(view: &Option<OpenView<'_>>) -> Option<u32> {
-    view.as_ref().map(|view| view.open.generation)
 }
 
 /// Closes steps: with their answer, or as not applied.

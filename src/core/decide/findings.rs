@@ -79,7 +79,7 @@ impl Decider<'_> {
     }
 
     fn nothing_happened(&self, open: &Open) -> Result<(), Error> {
-        if open.points.first().is_some() {
+        if !open.points.is_empty() {
             return Err(Error::invalid("a recovery point was committed: it can only be finished"));
         }
         for step in &open.steps {
@@ -97,7 +97,7 @@ impl Decider<'_> {
 
     /// "The other side has not seen it" counts only when nothing that was sent can still arrive.
     fn has_settled(&self, open: &Open, name: &str) -> Result<(), Error> {
-        let left = open.step(name).map_or(0, |step| open.settles_in(step, &self.view.uptime));
+        let left = open.step(name).map_or(0, |step| step.settles_in(&self.view.uptime));
         if left == 0 {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The arms of messages: how they are made, with a command or without, and how each moves on. What a message
-//! itself becomes is `message::step`'s; here are the rows that follow it: its letter, the lists of what is due
-//! and of what is under way, and its ordering key.
+//! itself becomes is `message::step`'s; here are the rows that follow it: its letter, the lists of what is
+//! due and of what is under way, and its ordering key.
 //!
 //! A message has a row in the list of what is due while it waits or is to be asked about, one in the list of
 //! what is under way while somebody is at it, and else none. An ordering key is a row that names its first
@@ -170,8 +170,15 @@ struct Posting<'v> {
     /// Events that were not the newest of their stream.
     overtaken: u32,
     /// In the order in which they were first changed.
-    changed: Vec<(RowKey, Option<Row>)>,
+    changed: Vec<Changed>,
     places: BTreeMap<RowKey, usize>,
+}
+
+struct Changed {
+    key: RowKey,
+    row: Option<Row>,
+    /// It was not there before.
+    is_new: bool,
 }
 
 impl Posting<'_> {
@@ -320,7 +327,7 @@ impl Posting<'_> {
 
     fn row(&self, key: &RowKey) -> Option<&Row> {
         match self.places.get(key) {
-            Some(&place) => self.changed[place].1.as_ref(),
+            Some(&place) => self.changed[place].row.as_ref(),
             None => self.before.row(key),
         }
     }
@@ -330,6 +337,7 @@ impl Posting<'_> {
     }
 
     fn put_row(&mut self, key: RowKey, post: Option<(Post, Option<Timestamp>)>) {
+        let is_known = self.before.row(&key).is_some();
         let made = self.row(&key).map_or(self.position, |row| row.made);
         let row = post.map(|(post, event_time)| Row {
             version: self.position.seq,
@@ -339,16 +347,19 @@ impl Posting<'_> {
         });
         let place = *self.places.entry(key.clone()).or_insert(self.changed.len());
         match self.changed.get_mut(place) {
-            Some(changed) => changed.1 = row,
-            None => self.changed.push((key, row)),
+            Some(changed) => changed.row = row,
+            None => self.changed.push(Changed { key, is_new: row.is_some() && !is_known, row }),
         }
     }
 
     /// Hands the rows over, with a note of each.
     fn finish(self, applying: &mut Applying<'_>) {
         applying.overtaken = self.overtaken;
-        for (key, row) in self.changed {
-            applying.put_own(key, row);
+        for Changed { key, row, is_new } in self.changed {
+            // What came and went within the entry was never there.
+            if row.is_some() || !is_new {
+                applying.put_own(key, row);
+            }
         }
     }
 }

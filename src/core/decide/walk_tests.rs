@@ -2,6 +2,14 @@
 //! them, in every order. Each step is decided by the function that the store uses; what must always hold is
 //! kept beside it in words of its own.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_macros,
+    clippy::match_bool,
+    clippy::unused_self,
+    reason = "a test: the numbers are small, and how many states there are is printed"
+)]
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

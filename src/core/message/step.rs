@@ -8,7 +8,7 @@
 //! | unsure | taken | version, due | flying: to ask |
 //! | flying | ended: delivered | token | delivered |
 //! | flying | ended: refused | token | dead |
-//! | flying, to send or do | ended: not applied | token | waiting after a pause, or dead without attempts left |
+//! | flying, to send or do | ended: not applied | token | waiting after a pause; dead if none is left |
 //! | flying, to ask | ended: not applied | token; the attempt cannot arrive any more | the same |
 //! | flying, to ask | ended: not applied | token; it still can | unsure, due when it cannot |
 //! | flying, to do | ended: unknown, or lapsed | | as not applied: its end would be in the same commit |
@@ -17,15 +17,15 @@
 //! | flying, to send | the same | `Neither` | unknown |
 //! | flying, to ask | ended: unknown, or lapsed | | unsure after a pause, or unknown when asked too often |
 //! | flying | ended: never called | token | as before it was taken |
-//! | unsure, unknown, flying to ask | ended: delivered, refused, not applied | token of the attempt that is in doubt | as flying |
+//! | unsure, unknown, flying to ask | ended: delivered, refused, not applied | token in doubt | as flying |
 //! | unsure, unknown, dead, flying to ask | settled: delivered | | delivered |
 //! | the same | settled: send again | | waiting, with all attempts before it |
 //! | the same | settled: discard | | discarded |
 //!
 //! Nothing else exists. *Version* is the entry that wrote the message last, so of two workers that saw the
 //! same message one takes it; *token* is the entry that an attempt began with, so the end of an attempt that
-//! is not the last any more changes nothing. *Lapsed* is an attempt whose lease is over on the monotonic
-//! clock, or that an earlier process began.
+//! is not the last any more changes nothing; *token in doubt* is that of the attempt which may have arrived.
+//! *Lapsed* is an attempt whose lease is over on the monotonic clock, or that an earlier process began.
 
 use bytes::Bytes;
 
@@ -122,7 +122,7 @@ impl Status {
     pub fn leaving(&self, now: Timestamp) -> Self {
         let when = When { now, uptime: Uptime::default(), seq: 0 };
         match &self.stage {
-            Stage::Flying(flight) => self.doubtful(*flight, Text::constant(LAPSED), &when),
+            Stage::Flying(flight) => self.doubtful(*flight, LAPSED, &when),
             _ => self.clone(),
         }
     }
@@ -162,20 +162,20 @@ impl Status {
     fn ended(&self, flight: Flight, end: &End, when: &When) -> Option<Self> {
         Some(match end {
             End::Delivered(answer) => self.delivered(answer.as_ref(), when),
-            End::Refused(why) => self.dead(why.clone(), when),
+            End::Refused(why) => self.dead(why, when),
             End::NotApplied { retry_after, why } => match flight.errand {
                 Errand::Ask { token, started } => {
                     let left = self.terms.settles_within.saturating_sub(when.uptime.since(started));
                     if left == 0 {
-                        return Some(self.again(Some(retry_after.unwrap_or(0)), why.clone(), when));
+                        return Some(self.again(Some(retry_after.unwrap_or(0)), why, when));
                     }
                     let due = Timestamp(when.now.0.saturating_add(left));
                     let flight = Flight { token, errand: Errand::Send, started };
                     Self { why: Some(why.clone()), stage: Stage::Unsure { due, flight }, ..self.clone() }
                 }
-                Errand::Send | Errand::Job => self.again(*retry_after, why.clone(), when),
+                Errand::Send | Errand::Job => self.again(*retry_after, why, when),
             },
-            End::Unknown(why) => self.doubtful(flight, why.clone(), when),
+            End::Unknown(why) => self.doubtful(flight, why, when),
             End::Returned => self.returned(flight, when),
         })
     }
@@ -184,8 +184,8 @@ impl Status {
     fn ended_late(&self, end: &End, when: &When) -> Option<Self> {
         match end {
             End::Delivered(answer) => Some(self.delivered(answer.as_ref(), when)),
-            End::Refused(why) => Some(self.dead(why.clone(), when)),
-            End::NotApplied { retry_after, why } => Some(self.again(*retry_after, why.clone(), when)),
+            End::Refused(why) => Some(self.dead(why, when)),
+            End::NotApplied { retry_after, why } => Some(self.again(*retry_after, why, when)),
             End::Unknown(_) | End::Returned => None,
         }
     }
@@ -193,7 +193,7 @@ impl Status {
     fn lapsed(&self, when: &When) -> Option<Self> {
         match &self.stage {
             Stage::Flying(flight) if self.is_lapsed(*flight, &when.uptime) => {
-                Some(self.doubtful(*flight, Text::constant(LAPSED), when))
+                Some(self.doubtful(*flight, LAPSED, when))
             }
             _ => None,
         }
@@ -234,23 +234,23 @@ impl Status {
         Self { stage: Stage::Delivered { at: when.now, answer }, why: None, ..self.clone() }
     }
 
-    fn dead(&self, why: Text, when: &When) -> Self {
-        Self { stage: Stage::Dead { since: when.now }, why: Some(reason(&why)), ..self.clone() }
+    fn dead(&self, why: &str, when: &When) -> Self {
+        Self { stage: Stage::Dead { since: when.now }, why: Some(reason(why)), ..self.clone() }
     }
 
     /// To be sent again, if it may be.
-    fn again(&self, retry_after: Option<u64>, why: Text, when: &When) -> Self {
+    fn again(&self, retry_after: Option<u64>, why: &str, when: &When) -> Self {
         if self.left == 0 {
             let why = format!("{} attempts are used up; the last: {why}", self.attempts);
-            return self.dead(Text::from(why.as_str()), when);
+            return self.dead(&why, when);
         }
         let pause = retry_after.map_or_else(|| self.pause(self.attempts), |pause| pause.min(RETRY_AFTER_MAX));
         let due = Timestamp(when.now.0.saturating_add(pause));
-        Self { why: Some(reason(&why)), stage: Stage::Waiting { due }, ..self.clone() }
+        Self { why: Some(reason(why)), stage: Stage::Waiting { due }, ..self.clone() }
     }
 
     /// It may have arrived.
-    fn doubtful(&self, flight: Flight, why: Text, when: &When) -> Self {
+    fn doubtful(&self, flight: Flight, why: &str, when: &When) -> Self {
         let doubted = match flight.errand {
             Errand::Job => return self.again(None, why, when),
             Errand::Send if self.terms.contract == Contract::Idempotent => {
@@ -266,7 +266,7 @@ impl Status {
         } else {
             Stage::Unknown { since: when.now, flight: doubted }
         };
-        Self { why: Some(reason(&why)), stage, ..self.clone() }
+        Self { why: Some(reason(why)), stage, ..self.clone() }
     }
 
     /// As if nobody had taken it.
@@ -301,7 +301,7 @@ impl Status {
     }
 }
 
-/// A number that looks like chance, the same for the same seed: the finalizer of SplitMix64.
+/// A number that looks like chance, the same for the same seed: the finalizer of `SplitMix64`.
 fn spread(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

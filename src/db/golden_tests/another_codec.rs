@@ -40,11 +40,13 @@ struct WState {
     own_rows: u64,
     open: u64,
     unknown: u64,
+    posts: (u64, u64, u64, u64),
     executed: u64,
     resolved: u64,
     differences: u64,
     blocks: u64,
     indexed: u64,
+    index_rows: u64,
     settled: u64,
     heads: Vec<WHead>,
 }
@@ -161,6 +163,72 @@ enum WContent {
     Removed,
     Held(WResource),
     Open(WOpen),
+    Post(WPost),
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WPost {
+    Status(WStatus),
+    Letter { headers: Vec<(String, String)>, payload: Vec<u8>, event: Option<WEvent> },
+    Queue { head: (u64, u32), tail: (u64, u32), count: u64, blocked: Option<u64> },
+    Known((u64, u32)),
+    Mark,
+}
+
+type WEvent = (String, String, Option<u64>, Option<String>);
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WOnDead {
+    Block,
+    Skip,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+struct WStatus {
+    tenant: String,
+    destination: String,
+    order: Option<String>,
+    operation: [u8; 16],
+    contract: WContract,
+    on_dead: WOnDead,
+    lease: u64,
+    settles_within: u64,
+    backoff: (u64, u64),
+    attempts_max: u32,
+    not_before: u64,
+    since: u64,
+    attempts: u32,
+    left: u32,
+    asked: u32,
+    stage: WStage,
+    why: Option<String>,
+    next: Option<(u64, u32)>,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WStage {
+    Queued,
+    Waiting(u64),
+    Flying(WFlight),
+    Unsure(u64, WFlight),
+    Unknown(u64, WFlight),
+    Dead(u64),
+    Delivered(u64, Option<Vec<u8>>),
+    Discarded(u64),
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+struct WFlight {
+    token: u64,
+    errand: WErrand,
+    started: WMoment,
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WErrand {
+    Send,
+    Ask { token: u64, started: WMoment },
+    Job,
 }
 
 #[derive(SchemaRead)]
@@ -253,8 +321,9 @@ fn reads_meta_and_classes() {
     assert_eq!(read.swept, WSwept { scope: Some([0xBA; 16]), row: Some(b"sstock\0pen".to_vec()) });
     assert_eq!((read.records, read.rows, read.executed), (wrote.records, wrote.rows, wrote.executed));
     assert_eq!((read.own_rows, read.open, read.unknown), (1_000, 999, 998));
+    assert_eq!(read.posts, (997, 996, 995, 994));
     assert_eq!((read.resolved, read.differences), (245, 246));
-    assert_eq!((read.blocks, read.indexed, read.settled), (252, 253, 254));
+    assert_eq!((read.blocks, read.indexed, read.index_rows, read.settled), (252, 253, 254, 255));
     let (head, wrote) = (&read.heads[0], &wrote.heads[0]);
     assert_eq!(read.heads.len(), 1);
     assert_eq!(
@@ -367,6 +436,43 @@ fn read_open(read: WRow) -> WOpen {
     assert_eq!((open.since, &*open.owner, open.lease), (1_796_040_000_000, "edge-7", 30_000));
     assert_eq!(open.granted, WMoment { epoch: 7, monotonic: 250 });
     open
+}
+
+#[test]
+fn reads_rows_of_messages() {
+    let moment = |monotonic| WMoment { epoch: 7, monotonic };
+    let WContent::Post(WPost::Status(read)) = read!("row, message" as WRow).content else { panic!() };
+    let errand = WErrand::Ask { token: 301, started: moment(252) };
+    let flight = WFlight { token: 302, errand, started: moment(253) };
+    assert_eq!((&*read.tenant, &*read.destination, read.operation), ("shop", "payments", [0xAD; 16]));
+    assert_eq!(read.order.as_deref(), Some("customer-7"));
+    assert_eq!((read.contract, read.on_dead), (WContract::Queryable, WOnDead::Skip));
+    assert_eq!((read.lease, read.settles_within, read.backoff), (60_000, 900_000, (1_000, 3_600_000)));
+    assert_eq!((read.not_before, read.since), (1_796_040_000_000, 1_796_040_000_001));
+    assert_eq!((read.attempts_max, read.attempts, read.left, read.asked), (64, 3, 61, 2));
+    assert_eq!((read.stage, read.why.as_deref()), (WStage::Flying(flight), Some("no answer")));
+    assert_eq!(read.next, Some((303, 0)));
+    let WContent::Post(WPost::Status(read)) = read!("row, message, bare" as WRow).content else { panic!() };
+    assert_eq!((read.order, read.stage, read.why, read.next), (None, WStage::Queued, None, None));
+
+    let post = |read: WRow| if let WContent::Post(post) = read.content { post } else { panic!() };
+    let event = ("forge/mirror".to_owned(), "evt_17".to_owned(), Some(251), Some("onecho".to_owned()));
+    assert_eq!(
+        post(read!("row, letter" as WRow)),
+        WPost::Letter {
+            headers: vec![("trace".to_owned(), "4bf92f35".to_owned())],
+            payload: b"{\"cents\":1200}".to_vec(),
+            event: Some(event),
+        }
+    );
+    let (head, tail) = ((300, 251), (300, 251));
+    assert_eq!(
+        post(read!("row, ordering key" as WRow)),
+        WPost::Queue { head, tail, count: 1, blocked: Some(1_000) }
+    );
+    assert_eq!(post(read!("row, known message" as WRow)), WPost::Known((300, 251)));
+    assert_eq!(read!("row, mark" as WRow).event_time, Some(1_000));
+    assert_eq!(post(read!("row, mark" as WRow)), WPost::Mark);
 }
 
 #[test]

@@ -58,8 +58,8 @@ impl AnswerBuffer {
     }
 }
 
-/// Writes metadata, resource and messages; none where they do not fit. What is too long for its length is too long for
-/// a slot as well.
+/// Writes metadata, resource and messages; none where they do not fit. What is too long for its length is too
+/// long for a slot as well.
 pub(super) fn put(
     room: &mut Room<'_>,
     meta: &[(Text, Bytes)],

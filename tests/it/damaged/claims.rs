@@ -206,7 +206,7 @@ fn claims(merged: Merged) -> (tempfile::TempDir, PathBuf) {
     let (dir, path) = made(Merged::None);
     edit(&path, write_claims);
     if merged == Merged::All {
-        edit(&path, |write, store| merge(write, store));
+        edit(&path, merge);
     }
     Read::of(&path).check();
     (dir, path)
@@ -214,10 +214,7 @@ fn claims(merged: Merged) -> (tempfile::TempDir, PathBuf) {
 
 /// Puts what waits into its tables.
 fn merge(write: &WriteTransaction, store: &mut Read) {
-    let mut index = write.open_table(format::INDEX).unwrap();
-    for (scope, position) in &store.index {
-        index.insert(scope, position).unwrap();
-    }
+    put_index(write, store);
     write.delete_table(format::RESOURCE).unwrap();
     for (key, row) in &store.rows {
         put_row(write, key, row);
@@ -226,6 +223,14 @@ fn merge(write: &WriteTransaction, store: &mut Read) {
     let said = &mut store.said;
     (said.merged_to, said.sweep_to, said.swept) = (last_seq, last_seq, Swept::default());
     (said.indexed, said.settled) = (store.index.len() as u64, store.rows.len() as u64);
+    said.index_rows = 1;
+}
+
+/// All scopes in one row of the index.
+fn put_index(write: &WriteTransaction, store: &Read) {
+    let scopes: Vec<_> = store.index.iter().map(|(scope, position)| (*scope, *position)).collect();
+    let mut index = write.open_table(format::INDEX).unwrap();
+    index.insert(&[0; 16], &format::scopes_value(&[0; 16], &scopes)[..]).unwrap();
 }
 
 /// All of it is merged and then changed.
@@ -458,9 +463,9 @@ fn an_entry_that_is_listed_as_an_outcome_and_is_none_is_told_and_never_given() {
 fn a_row_of_the_index_that_leads_to_no_outcome_is_told_and_never_followed() {
     let (_dir, path) = edited(|write, store| {
         let key = key_of(store, "o-finished");
-        let finished = store.index.iter().find(|(scope, _)| open_key(**scope) == key).unwrap();
-        let begun = entry_key(format::seq_of(finished.1) - 2);
-        write.open_table(format::INDEX).unwrap().insert(finished.0, &begun).unwrap();
+        let finished = store.index.iter_mut().find(|(scope, _)| open_key(**scope) == key).unwrap();
+        *finished.1 = entry_key(format::seq_of(finished.1) - 2);
+        put_index(write, store);
     });
     verify_tells(&path, &["the index leads to it, and it is no outcome"]);
     let store = Store::open(&path, options()).unwrap();

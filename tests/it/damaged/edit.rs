@@ -6,7 +6,7 @@ use onecho::{Options, Store};
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::{make_with, options, quick_dir};
-use crate::format::{self, Block, Read, Row, framed, unframed};
+use crate::format::{self, Block, Read, Row, Scopes, framed, scopes_value, unframed};
 
 /// All that was written is merged, or none of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,14 @@ pub fn edit_tables(path: &Path, work: impl FnOnce(&WriteTransaction, &mut Read))
     let write = database.begin_write().unwrap();
     work(&write, &mut store);
     write.commit().unwrap();
+}
+
+/// Changes the first block of the index, with a right checksum.
+pub fn rewrite_index(write: &WriteTransaction, store: &Read, change: impl FnOnce(&mut Scopes)) {
+    let key = [0; 16];
+    let mut scopes = store.index_rows[&key].clone();
+    change(&mut scopes);
+    write.open_table(format::INDEX).unwrap().insert(&key, &scopes_value(&key, &scopes)[..]).unwrap();
 }
 
 /// The frame of a row under a key.

@@ -10,7 +10,7 @@ use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::edit::*;
 use super::{COMMANDS, Said, options, refuses, request};
-use crate::format::{self, Block, Content, Image, Read, Row, State, framed, unframed};
+use crate::format::{self, Block, Content, Image, Read, Row, State, framed, scopes_value, unframed};
 
 #[test]
 fn an_edit_that_changes_nothing_is_told_of_nothing() {
@@ -29,13 +29,14 @@ fn an_edit_that_changes_nothing_is_told_of_nothing() {
 #[test]
 fn rows_that_are_too_few_or_too_many_are_told_at_the_open() {
     let (_dir, path) = edited(|write, state| {
-        write.open_table(format::INDEX).unwrap().remove(&scope_of(state, 5)).unwrap();
+        let first = *state.index_rows.keys().next().unwrap();
+        write.open_table(format::INDEX).unwrap().remove(&first).unwrap();
     });
     refuses(
         &path,
         &options(),
         ErrorKind::Corrupt,
-        &["table index: it has 23 rows, not 24", "restore from a backup"],
+        &["table index: it has 0 rows, not 1", "restore from a backup"],
     );
     let (_dir, path) = edited(|write, _| {
         write.open_table(format::JOURNAL).unwrap().remove(&entry_key(5)).unwrap();
@@ -81,10 +82,16 @@ fn rows_of_the_store_itself_that_are_missing_are_told_at_the_open() {
 #[test]
 fn verify_names_what_was_taken_out_or_put_in() {
     let (_dir, path) = edited(|write, state| {
-        write.open_table(format::INDEX).unwrap().remove(&scope_of(state, 5)).unwrap();
-        state.said.indexed -= 1;
+        let gone = scope_of(state, 5);
+        rewrite_index(write, state, |scopes| scopes.retain(|(scope, _)| *scope != gone));
     });
-    verify_tells(&path, &["journal entry 5 of class 1: the index does not know its scope"]);
+    verify_tells(
+        &path,
+        &[
+            "journal entry 5 of class 1: the index does not know its scope",
+            "scopes of index: there are 23, not 24",
+        ],
+    );
     let (_dir, path) = edited(|write, state| {
         write.open_table(format::RESOURCE).unwrap().remove(&b"tshop\0note\0n-5"[..]).unwrap();
         state.said.settled -= 1;
@@ -97,17 +104,96 @@ fn verify_names_what_was_taken_out_or_put_in() {
     verify_tells(&path, &["row note/forged: entry 6 did not write it"]);
 }
 
+/// Makes the index lead the scope of entry 5 to another place.
+fn lead(write: &WriteTransaction, state: &Read, to: [u8; 10]) {
+    let scope = scope_of(state, 5);
+    rewrite_index(write, state, |scopes| {
+        scopes.iter_mut().find(|(other, _)| *other == scope).unwrap().1 = to
+    });
+}
+
+/// Says that nothing waits, so that the commit of the open merges nothing into a block that is damaged.
+fn all_is_merged(state: &mut Read) {
+    let said = &mut state.said;
+    (said.merged_to, said.sweep_to, said.swept) = (said.last_seq, said.last_seq, format::Swept::default());
+}
+
+/// Whoever asks for a scope of such a block is told, and so is who goes through it: no scope counts as unknown.
+#[test]
+fn a_block_of_the_index_that_nobody_writes_is_told_and_no_command_of_it_runs_again() {
+    let told = |what: &str, change: fn(&mut Vec<u8>)| {
+        let (_dir, path) = edited(|write, state| {
+            all_is_merged(state);
+            let mut index = write.open_table(format::INDEX).unwrap();
+            let mut value = index.get(&[0; 16]).unwrap().unwrap().value().to_vec();
+            change(&mut value);
+            index.insert(&[0; 16], &value[..]).unwrap();
+        });
+        let what = format!("the block of table index from scope {} on: {what}", "0".repeat(32));
+        verify_tells(&path, &[&what]);
+        let store = Store::open(&path, options()).unwrap();
+        for number in [0, 4, COMMANDS] {
+            let error = store.execute(&request(number), |_| panic!("a command runs on a broken index"));
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains(&what), "{error}");
+        }
+    };
+    fn body(value: &[u8]) -> Vec<u8> {
+        unframed(format::INDEX_NUMBER, &[0; 16], 8, value)
+    }
+    fn again(body: &[u8]) -> Vec<u8> {
+        framed(format::INDEX_NUMBER, &[0; 16], 8, body)
+    }
+    told("its scopes are out of order", |value| {
+        let mut body = body(value);
+        body.rotate_left(26);
+        *value = again(&body);
+    });
+    told("its last scope is cut", |value| *value = again(&body(value)[..100]));
+    told("it has no scope", |value| *value = again(b""));
+    told("its checksum is wrong", |value| value[20] ^= 1);
+    told("its checksum is wrong", |value| value.truncate(value.len() - 26));
+    told("7 bytes are too few", |value| value.truncate(7));
+}
+
+/// A scope in the wrong block would not be found where it belongs.
+#[test]
+fn a_scope_outside_the_range_of_its_block_is_told() {
+    let split = |first: fn(usize) -> bool| {
+        edited(move |write, state| {
+            all_is_merged(state);
+            let all: Vec<_> = state.index_rows[&[0; 16]].clone();
+            let key = all[all.len() / 2].0;
+            let part = |is_first| {
+                let scopes = all.iter().enumerate().filter(move |(at, _)| first(*at) == is_first);
+                scopes.map(|(_, scope)| *scope).collect::<Vec<_>>()
+            };
+            let mut index = write.open_table(format::INDEX).unwrap();
+            index.insert(&[0; 16], &scopes_value(&[0; 16], &part(true))[..]).unwrap();
+            index.insert(&key, &scopes_value(&key, &part(false))[..]).unwrap();
+            state.said.index_rows = 2;
+        })
+    };
+    let (_dir, path) = split(|at| at < COMMANDS / 2);
+    assert_eq!(Store::open(&path, options()).unwrap().verify().unwrap().faults, [""; 0]);
+    let (_dir, path) = split(|at| at <= COMMANDS / 2);
+    verify_tells(&path, &["a scope belongs into the block behind it", "the index does not know its scope"]);
+    let (_dir, path) = split(|at| at + 1 < COMMANDS / 2);
+    verify_tells(&path, &["a scope belongs into the block before it"]);
+}
+
 #[test]
 fn a_row_of_the_index_that_leads_elsewhere_is_told_and_never_followed() {
     let (_dir, path) = edited(|write, state| {
-        write.open_table(format::INDEX).unwrap().insert(&scope_of(state, 5), &entry_key(6)).unwrap();
+        lead(write, state, entry_key(6));
     });
     verify_tells(&path, &["journal entry 6 of class 1: the index leads another scope to it"]);
     let store = Store::open(&path, options()).unwrap();
     let error = store.execute(&request(4), |_| panic!("a recorded command runs again")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let (_dir, path) = edited(|write, state| {
-        write.open_table(format::INDEX).unwrap().insert(&scope_of(state, 5), &entry_key(99)).unwrap();
+        lead(write, state, entry_key(99));
     });
     verify_tells(&path, &["journal entry 99 of class 1: the index names it, the journal lacks it"]);
 }
@@ -344,7 +430,7 @@ fn numbers_that_no_store_writes_are_told_at_the_open() {
         state.said.heads.push(head);
     });
     tells("does not fit the last number", &|_, state| state.said.heads[0].entries = u64::MAX);
-    let counts: [fn(&mut State) -> &mut u64; 9] = [
+    let counts: [fn(&mut State) -> &mut u64; 10] = [
         |said| &mut said.records,
         |said| &mut said.rows,
         |said| &mut said.own_rows,
@@ -353,6 +439,7 @@ fn numbers_that_no_store_writes_are_told_at_the_open() {
         |said| &mut said.differences,
         |said| &mut said.blocks,
         |said| &mut said.indexed,
+        |said| &mut said.index_rows,
         |said| &mut said.settled,
     ];
     for count in counts {

@@ -5,17 +5,19 @@ use redb::TableDefinition;
 use sha2::{Digest, Sha256};
 
 use super::claims::{Fact, Open};
+use super::messages::Post;
 
 pub const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 pub const CLASS: TableDefinition<&[u8; 2], &[u8]> = TableDefinition::new("class");
 pub const JOURNAL: TableDefinition<&[u8; 10], &[u8]> = TableDefinition::new("journal");
-pub const INDEX: TableDefinition<&[u8; 16], &[u8; 10]> = TableDefinition::new("index");
+pub const INDEX: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("index");
 pub const RESOURCE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("resource");
 
 /// Tables by the number in their checksums.
 pub const META_NUMBER: u8 = 1;
 pub const CLASS_NUMBER: u8 = 2;
 pub const JOURNAL_NUMBER: u8 = 3;
+pub const INDEX_NUMBER: u8 = 4;
 pub const RESOURCE_NUMBER: u8 = 5;
 
 /// A frame around a body.
@@ -226,6 +228,11 @@ impl Entry {
         matches!(self.transition, 1 | 6 | 10 | 13)
     }
 
+    /// Whether it is of a scope that can be looked up.
+    pub fn has_scope(&self) -> bool {
+        !matches!(self.transition, 2 | 16..=20)
+    }
+
     pub fn scope_digest(&self, mode: u64) -> [u8; 16] {
         scope_digest(&self.scope, mode)
     }
@@ -300,6 +307,7 @@ impl Entry {
 }
 
 pub fn scope_digest(scope: &[String; 3], mode: u64) -> [u8; 16] {
+    let mode = if scope[1].starts_with("onecho:") { 0 } else { mode };
     let mut hash = Sha256::new_with_prefix(b"onecho scope 1");
     hash.update([u8::try_from(mode).unwrap()]);
     for (field, text) in scope.iter().enumerate() {
@@ -326,6 +334,7 @@ pub enum Content {
     Removed,
     Held(Resource),
     Open(Box<Open>),
+    Post(Post),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -348,6 +357,7 @@ impl Row {
                 1 => Content::Removed,
                 2 => Content::Held(cursor.resource()),
                 3 => Content::Open(Box::new(Open::read(&mut cursor))),
+                4 => Content::Post(Post::read(&mut cursor)),
                 other => panic!("a content of kind {other}"),
             },
         };
@@ -373,6 +383,10 @@ impl Row {
             Content::Open(open) => {
                 out.push(3);
                 open.layout(&mut out);
+            }
+            Content::Post(post) => {
+                out.push(4);
+                post.layout(&mut out);
             }
         }
         sha(&[&out])
@@ -419,11 +433,14 @@ pub struct State {
     pub own_rows: u64,
     pub open: u64,
     pub unknown: u64,
+    /// Messages that wait, that are in doubt, that are dead; ordering keys that are blocked.
+    pub posts: [u64; 4],
     pub executed: u64,
     pub resolved: u64,
     pub differences: u64,
     pub blocks: u64,
     pub indexed: u64,
+    pub index_rows: u64,
     pub settled: u64,
     pub heads: Vec<Head>,
 }
@@ -443,11 +460,13 @@ impl State {
             own_rows: cursor.number(),
             open: cursor.number(),
             unknown: cursor.number(),
+            posts: std::array::from_fn(|_| cursor.number()),
             executed: cursor.number(),
             resolved: cursor.number(),
             differences: cursor.number(),
             blocks: cursor.number(),
             indexed: cursor.number(),
+            index_rows: cursor.number(),
             settled: cursor.number(),
             heads: cursor.list(|cursor| Head {
                 class: cursor.number(),
@@ -523,6 +542,21 @@ impl Block {
     pub fn last_seq(&self, key: &[u8; 10]) -> u64 {
         seq_of(key) + self.entries.last().unwrap().above
     }
+}
+
+/// The scopes of a row of `index`, each with a position.
+pub type Scopes = Vec<([u8; 16], [u8; 10])>;
+
+/// Reads one; `end` is the key of the next.
+pub fn scopes(key: &[u8; 16], end: Option<&[u8; 16]>, value: &[u8]) -> Scopes {
+    let body = unframed(INDEX_NUMBER, key, 8, value);
+    let (mut cursor, mut scopes) = (Cursor(&body), Vec::new());
+    while !cursor.0.is_empty() {
+        scopes.push((cursor.array(), cursor.array()));
+    }
+    assert!(!scopes.is_empty() && scopes.is_sorted_by(|one, next| one.0 < next.0), "the order of scopes");
+    assert!(scopes.iter().all(|(scope, _)| scope >= key && end.is_none_or(|end| scope < end)), "a range");
+    scopes
 }
 
 pub fn seq_of(key: &[u8; 10]) -> u64 {

@@ -2,7 +2,8 @@
 
 use super::claims::{Evidence, Fact, Moment, Open, Phase, StepState};
 use super::reader::{
-    Block, Content, Entry, Fingerprint, Image, JOURNAL_NUMBER, KeptBody, Resource, Row, State, Swept, framed,
+    Block, Content, Entry, Fingerprint, INDEX_NUMBER, Image, JOURNAL_NUMBER, KeptBody, Resource, Row, State,
+    Swept, framed,
 };
 
 pub fn put_number(out: &mut Vec<u8>, number: u64) {
@@ -46,10 +47,11 @@ impl State {
         for number in [self.records, self.rows, self.own_rows, self.open, self.unknown] {
             put_number(&mut out, number);
         }
+        self.posts.iter().for_each(|number| put_number(&mut out, *number));
         for number in [self.executed, self.resolved, self.differences] {
             put_number(&mut out, number);
         }
-        for number in [self.blocks, self.indexed, self.settled] {
+        for number in [self.blocks, self.indexed, self.index_rows, self.settled] {
             put_number(&mut out, number);
         }
         put_number(&mut out, self.heads.len() as u64);
@@ -84,6 +86,10 @@ impl Row {
             Content::Open(open) => {
                 out.push(3);
                 open.put(&mut out);
+            }
+            Content::Post(post) => {
+                out.push(4);
+                out.extend(&post.bytes);
             }
         }
         out
@@ -242,6 +248,12 @@ impl Fact {
             }
         }
     }
+}
+
+/// A row of `index`.
+pub fn scopes_value(key: &[u8; 16], scopes: &[([u8; 16], [u8; 10])]) -> Vec<u8> {
+    let body = scopes.iter().flat_map(|(scope, position)| [&scope[..], position].concat());
+    framed(INDEX_NUMBER, key, 8, &body.collect::<Vec<_>>())
 }
 
 impl Block {

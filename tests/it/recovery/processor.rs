@@ -50,7 +50,7 @@ impl Processor {
     fn serve(self: &Arc<Self>, stream: UnixStream) {
         let mut line = String::new();
         let _ = BufReader::new(&stream).read_line(&mut line);
-        let mut answer = |text: &str| drop((&stream).write_all(text.as_bytes()));
+        let answer = |text: &str| drop((&stream).write_all(text.as_bytes()));
         match line.trim().split_once(' ') {
             Some(("charge", id)) => match self.below(100) {
                 0..80 => {
