@@ -450,7 +450,10 @@ fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Op
     let record = match of_batch.ok().map(|at| &page.accepted[at].record) {
         Some(record) => Some(record.entry.scope.clone()),
         None => match db.entry(made) {
-            Ok(record) => record.map(|record| record.entry.scope.clone()),
+            // What was brought from another store was made there, nobody knows by which command.
+            Ok(record) => record
+                .filter(|record| record.entry.transition != Transition::Brought)
+                .map(|record| record.entry.scope.clone()),
             // Who made it is told where it can be; that it is taken is sure.
             Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
             Err(fault) => return Err(fault),

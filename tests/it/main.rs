@@ -8,6 +8,8 @@
 )]
 #![allow(clippy::pedantic, clippy::type_complexity, reason = "tests are read for their promise")]
 
+mod authority;
+mod authority_crash;
 mod claims;
 mod claims_crash;
 mod classes;
@@ -42,6 +44,7 @@ mod outcomes;
 mod properties;
 mod races;
 mod recovery;
+mod regions;
 mod replays;
 mod stopped;
 mod tidy;
