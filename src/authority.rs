@@ -60,17 +60,18 @@ impl Store {
     /// [`NotAuthoritative`](crate::ErrorKind::NotAuthoritative). The other store decides from its
     /// [`Store::import`] on; between the two nobody does.
     ///
-    /// A command that is decided at the same time is either before it, and handed over, or refused. Claims that
-    /// are held lose their fence: whoever finishes later gets
+    /// A command that is decided at the same time is either before it, and handed over, or refused. Claims
+    /// that are held lose their fence: whoever finishes later gets
     /// [`FenceLost`](crate::ErrorKind::FenceLost), the journal has the difference, and the command is
-    /// `Unknown` at the other store. Attempts to deliver messages that are under way count there as not known.
+    /// `Unknown` at the other store. Attempts to deliver messages that are under way count there as not
+    /// known.
     ///
     /// Only a store that decides can hand over, and it cannot be taken back: only handed back. Called again
     /// with the same name it changes nothing.
     ///
-    /// Memory goes on to replay what has finished ([`Store::peek`] and its kind), and the file can be looked at
-    /// ([`Store::status`], [`Store::get`]): what is read there is as of the hand-over. Rows that all tenants
-    /// share stay with the store.
+    /// Memory goes on to replay what has finished ([`Store::peek`] and its kind), and the file can be
+    /// looked at ([`Store::status`], [`Store::get`]): what is read there is as of the hand-over. Rows that
+    /// all tenants share stay with the store.
     ///
     /// ```
     /// # use onecho::{testing::SimDisk, *};
@@ -87,9 +88,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `NotAuthoritative` when the tenant is another store's already; `Invalid` for this store's own name, or a
-    /// name or an actor that cannot be one; otherwise as [`Store::execute`]. After `CommitUncertain` it may
-    /// have happened: reopen, and say it again.
+    /// `NotAuthoritative` when the tenant is another store's already; `Invalid` for this store's own name,
+    /// or a name or an actor that cannot be one; otherwise as [`Store::execute`]. After `CommitUncertain`
+    /// it may have happened: reopen, and say it again.
     ///
     /// [`Options::owner`]: crate::Options::owner
     pub fn hand_over(&self, tenant: &Tenant, to: &str, actor: &str) -> Result<HandOver, Error> {
@@ -98,13 +99,13 @@ impl Store {
     }
 
     /// Writes all that a tenant takes along to the store that it was handed over to: its outcomes with their
-    /// times, generations, windows and bodies, its open commands, its resources and uniquenesses, its messages
-    /// with their state. Not what all tenants share ([`Kind::shared`](crate::Kind::shared)), and nothing of
-    /// other tenants.
+    /// times, generations, windows and bodies, its open commands, its resources and uniquenesses, its
+    /// messages with their state. Not what all tenants share ([`Kind::shared`](crate::Kind::shared)), and
+    /// nothing of other tenants.
     ///
-    /// A few pages of it are in memory at a time. Each part has a checksum and the end a digest over all of it,
-    /// so that [`Store::import`] tells a damaged or cut stream. It may be repeated as long as the tenant is not
-    /// this store's again.
+    /// A few pages of it are in memory at a time. Each part has a checksum and the end a digest over all of
+    /// it, so that [`Store::import`] tells a damaged or cut stream. It may be repeated as long as the
+    /// tenant is not this store's again.
     ///
     /// ```
     /// # use onecho::{testing::SimDisk, *};
@@ -127,33 +128,34 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Invalid` for a tenant that is not handed over; `Unavailable` when `to` cannot be written; otherwise as
+    /// `Invalid` for a tenant that is not handed over; `Unavailable` when `to` cannot be written; otherwise
+    /// as
     /// [`Store::status`].
     pub fn export(&self, tenant: &Tenant, to: impl Write) -> Result<Moved, Error> {
         self.engine().export(tenant, to).map(Moved::from)
     }
 
-    /// Reads what [`Store::export`] of another store has written for this one, and takes the authority over its
-    /// tenant, last of all and in one commit. Until then nobody decides about the tenant here.
+    /// Reads what [`Store::export`] of another store has written for this one, and takes the authority over
+    /// its tenant, last of all and in one commit. Until then nobody decides about the tenant here.
     ///
-    /// A replay here is that of there: the same outcome, times and generation; operation ids are the same too.
-    /// A command that was open is `Unknown`, with its input, steps, answers and points, and what it may have sent
-    /// can still arrive: [`settles_within`](crate::Step::settles_within) is counted anew. It can be resolved, or
-    /// taken over where no step is open and its policy allows that. Messages have other ids here
-    /// ([`Finished::messages`](crate::Finished::messages) has them), and again their own when they come home.
-    /// The replays of what was imported are read from the file, not from memory.
+    /// A replay here is that of there: the same outcome, times and generation; operation ids are the same
+    /// too. A command that was open is `Unknown`, with its input, steps, answers and points, and what it
+    /// may have sent can still arrive: [`settles_within`](crate::Step::settles_within) is counted anew. It
+    /// can be resolved, or taken over where no step is open and its policy allows that. Messages have other
+    /// ids here ([`Finished::messages`](crate::Finished::messages) has them), and again their own when they
+    /// come home. The replays of what was imported are read from the file, not from memory.
     ///
-    /// Interrupted, it can be repeated, and ends the same; repeated after its end it changes nothing. What this
-    /// store had of the tenant from an earlier time is replaced, but for outcomes, which are the same.
+    /// Interrupted, it can be repeated, and ends the same; repeated after its end it changes nothing. What
+    /// this store had of the tenant from an earlier time is replaced, but for outcomes, which are the same.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for a stream that is damaged or cut; `Invalid` for one that was exported for another store, by
-    /// this one, or of an older hand-over, or a tenant that this store decides about already; `ScopeMode`,
-    /// `UnsupportedFormat`; `Conflict` when another call imports the tenant, or a command has another outcome
-    /// here; `LimitExceeded` when the file has no class for its windows any more; `Unavailable` when `from`
-    /// cannot be read or the disk is full; otherwise as [`Store::execute`]. After each of them the tenant is not
-    /// this store's, unless it was before.
+    /// `Corrupt` for a stream that is damaged or cut; `Invalid` for one that was exported for another
+    /// store, by this one, or of an older hand-over, or a tenant that this store decides about already;
+    /// `ScopeMode`, `UnsupportedFormat`; `Conflict` when another call imports the tenant, or a command has
+    /// another outcome here; `LimitExceeded` when the file has no class for its windows any more;
+    /// `Unavailable` when `from` cannot be read or the disk is full; otherwise as [`Store::execute`]. After
+    /// each of them the tenant is not this store's, unless it was before.
     pub fn import(&self, from: impl Read, actor: &str) -> Result<Import, Error> {
         let Imported { tenant, epoch, counts } = self.engine().import(from, actor)?;
         Ok(Import { tenant, epoch, moved: counts.into() })

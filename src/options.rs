@@ -230,8 +230,8 @@ impl Options {
         self
     }
 
-    /// Which store decides about a scope; asked before anything runs. It may only narrow what the file says: a
-    /// tenant that was handed over stays so, whatever this answers. Default: this one.
+    /// Which store decides about a scope; asked before anything runs. It may only narrow what the file
+    /// says: a tenant that was handed over stays so, whatever this answers. Default: this one.
     pub fn authority(mut self, of: impl Fn(&Scope) -> Authority + Send + Sync + 'static) -> Self {
         self.0.authority = Some(Arc::new(of));
         self

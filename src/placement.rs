@@ -1,5 +1,5 @@
-//! Which store could decide about what: a proposal by hashing. Owns the arithmetic; must not know any store, for
-//! what a store's file says decides.
+//! Which store could decide about what: a proposal by hashing. Owns the arithmetic; must not know any
+//! store, for what a store's file says decides.
 //!
 //! ```
 //! use onecho::placement::rendezvous;
@@ -10,17 +10,17 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// Proposes a store for a unit of authority, such as a tenant's name: the one with the highest digest of store
-/// and unit. Every caller with the same list proposes the same one, without asking anybody; when a store joins
-/// or leaves, only the units that it wins or loses change their place, one of n of all.
+/// Proposes a store for a unit of authority, such as a tenant's name: the one with the highest digest of
+/// store and unit. Every caller with the same list proposes the same one, without asking anybody; when a
+/// store joins or leaves, only the units that it wins or loses change their place, one of n of all.
 ///
 /// It **only proposes**. Who decides about a tenant is in the stores' files: a new list moves nothing until
 /// [`Store::hand_over`](crate::Store::hand_over), [`export`](crate::Store::export) and
 /// [`import`](crate::Store::import) have moved it, and a caller with another list is refused, not obeyed.
 ///
-/// The score is SHA-256 over `onecho placement 1`, then the store's name and the unit's, each behind its length
-/// in bytes as 64 bits, big-endian; scores are compared byte by byte, and the greater name wins among equal
-/// ones. It never changes. An empty list gives an empty name.
+/// The score is SHA-256 over `onecho placement 1`, then the store's name and the unit's, each behind its
+/// length in bytes as 64 bits, big-endian; scores are compared byte by byte, and the greater name wins
+/// among equal ones. It never changes. An empty list gives an empty name.
 #[must_use]
 pub fn rendezvous<'s>(unit: &str, stores: &[&'s str]) -> &'s str {
     let scored = stores.iter().map(|store| (score(unit, store), *store));

@@ -1,9 +1,9 @@
 //! Which store decides about a tenant. Owns what the file says of a tenant and what follows for a command;
 //! must not know how a tenant is handed over (`decide::authority`) or how its row is stored (`db`).
 //!
-//! The unit of authority is the tenant. Resources, uniquenesses and messages belong to a tenant, and a command
-//! of one key may change any of them: a slot of keys by hash would share those rows with other slots, so that
-//! it could be handed over only together with them.
+//! The unit of authority is the tenant. Resources, uniquenesses and messages belong to a tenant, and a
+//! command of one key may change any of them: a slot of keys by hash would share those rows with other
+//! slots, so that it could be handed over only together with them.
 
 use serde::{Deserialize, Serialize};
 

@@ -95,8 +95,8 @@ pub(crate) enum Fact {
     Reached { point: Text, digest: Digest },
     /// Why.
     Because(Evidence),
-    /// Another store finished it, at this time and by this transition; of the messages it made the first one's
-    /// number here, and how many.
+    /// Another store finished it, at this time and by this transition; of the messages it made the first
+    /// one's number here, and how many.
     Brought { at: Timestamp, ended_by: u8, made: u64, count: u32 },
 }
 

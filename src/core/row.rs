@@ -134,8 +134,8 @@ impl RowKey {
         Self(joined(&[UNIT, tenant.as_str()]))
     }
 
-    /// What the keys of a tenant's own rows begin with, those apart that a number or a digest names: resources,
-    /// uniquenesses, ordering keys, known messages and streams.
+    /// What the keys of a tenant's own rows begin with, those apart that a number or a digest names:
+    /// resources, uniquenesses, ordering keys, known messages and streams.
     pub fn all_of(tenant: &Tenant) -> [String; 5] {
         [RESOURCE_OF_TENANT, UNIQUE_OF_TENANT, QUEUE, KNOWN, STREAM]
             .map(|tag| format!("{tag}{}{END}", tenant.as_str()))

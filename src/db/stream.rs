@@ -1,6 +1,6 @@
-//! What a tenant takes along from one store to another, as bytes: a mark, a head, items, an end, each in a frame
-//! whose checksum also covers its place in the stream. Owns the layout, which `docs/format.md` specifies; must
-//! not know what may be exported or imported.
+//! What a tenant takes along from one store to another, as bytes: a mark, a head, items, an end, each in a
+//! frame whose checksum also covers its place in the stream. Owns the layout, which `docs/format.md`
+//! specifies; must not know what may be exported or imported.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! Whose a tenant is: asked before anything runs, and handed over. Owns the order of a hand-over; rules are the
-//! core's, and who routes to which store is the caller's business.
+//! Whose a tenant is: asked before anything runs, and handed over. Owns the order of a hand-over; rules are
+//! the core's, and who routes to which store is the caller's business.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,8 +49,8 @@ impl Engine {
         }
     }
 
-    /// Gives the authority over a tenant to another store; its epoch. Said again, it changes nothing, and ends
-    /// what a first call may have left undone.
+    /// Gives the authority over a tenant to another store; its epoch. Said again, it changes nothing, and
+    /// ends what a first call may have left undone.
     pub fn hand_over(&self, tenant: &Tenant, to: &str, actor: &str) -> Result<u64, Error> {
         self.not_inside()?;
         check_actor(actor)?;

@@ -1,5 +1,5 @@
-//! Writes what a tenant takes along to another store. Owns the order in which it is read; what it is in bytes is
-//! `db`'s. The tenant is handed over, so nothing of it changes meanwhile, and no snapshot is held.
+//! Writes what a tenant takes along to another store. Owns the order in which it is read; what it is in
+//! bytes is `db`'s. The tenant is handed over, so nothing of it changes meanwhile, and no snapshot is held.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,9 @@
 //! Reads what a tenant takes along from another store, in bounded commits; the authority comes last. Owns the
 //! order of these steps; what may be written is the core's to decide, what the bytes mean is `db`'s.
 //!
-//! Until all of it was read and agrees with its end, nobody decides about the tenant here. What an interrupted
-//! import has left is taken away by the next one, but for outcomes, which are true whoever reads them.
+//! Until all of it was read and agrees with its end, nobody decides about the tenant here. What an
+//! interrupted import has left is taken away by the next one, but for outcomes, which are true whoever
+//! reads them.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::Unavailable, "the disk is full: nothing was written"));
         }
         let actor: Arc<str> = actor.into();
+        let was_here = self.unit(&tenant)?.is_some();
         // Before any row of it is there.
         self.has_units.store(true, Ordering::Release);
         let arrive = Act::Arrive { from: head.from.clone(), epoch: head.epoch };
@@ -82,6 +84,10 @@ impl Engine {
         let mut epoch = head.epoch.saturating_add(1);
         if is_new {
             import.flush()?;
+            if was_here {
+                // What memory has of an earlier time may have been followed by a later use of its key.
+                self.index.clear();
+            }
             epoch = self.of_unit(&tenant, Act::Own { session }, &actor)?.0.epoch();
         }
         Ok(Imported { tenant, epoch, counts: stream.counts() })
@@ -91,7 +97,8 @@ impl Engine {
     fn expected(&self, head: &StreamHead) -> Result<Tenant, Error> {
         if head.to != *self.settings.owner {
             return Err(Error::invalid(format!(
-                "tenant {} was handed over to {}, and this store is {} (`Options::owner`): nothing was written",
+                "tenant {} was handed over to {}, and this store is {} (`Options::owner`): nothing was \
+                 written",
                 head.tenant, head.to, self.settings.owner
             )));
         }

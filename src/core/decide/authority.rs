@@ -14,8 +14,8 @@
 //! | the same | all else | same | not authoritative |
 //!
 //! A hand-over changes one row and no other: it counts in the same commit for every command behind it, and a
-//! command before it is among what is handed over. What was begun loses its fence with it, for nobody here may
-//! move it on any more.
+//! command before it is among what is handed over. What was begun loses its fence with it, for nobody here
+//! may move it on any more.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl Decider<'_> {
         owner_elsewhere(self.view.units, self.tenant(), self.view.rows)
     }
 
-    /// What is said to a command whose tenant is another store's; none where it is ours, or where that is what
-    /// the command is about.
+    /// What is said to a command whose tenant is another store's; none where it is ours, or where that is
+    /// what the command is about.
     pub(super) fn not_ours(&self, command: &Command<'_>) -> Option<Decision> {
         if let Command::Act { act, .. } = command
             && act.is_of_authority()
