@@ -339,13 +339,11 @@ impl Record {
 
     /// The messages that it made: the first one, and how many.
     pub fn made(&self) -> (MessageId, u32) {
-        match self.brought() {
-            Some((_, _, seq, count)) => (MessageId { seq, ordinal: 0 }, count),
-            None => {
-                let count = u32::try_from(self.messages().count()).unwrap_or(u32::MAX);
-                (MessageId { seq: self.position.seq, ordinal: 0 }, count)
-            }
+        if let Some((_, _, seq, count)) = self.brought() {
+            return (MessageId { seq, ordinal: 0 }, count);
         }
+        let count = u32::try_from(self.messages().count()).unwrap_or(u32::MAX);
+        (MessageId { seq: self.position.seq, ordinal: 0 }, count)
     }
 
     /// The messages that it made here, in their order.

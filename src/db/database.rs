@@ -128,7 +128,9 @@ impl Db {
     pub fn elsewhere(&self, tenant: &Tenant) -> Result<Option<Text>, Fault> {
         match self.units() {
             Units::AllOurs => Ok(None),
-            units => Ok(units.elsewhere(tenant, self.row(&RowKey::unit(tenant))?.as_ref())),
+            units @ Units::Listed { .. } => {
+                Ok(units.elsewhere(tenant, self.row(&RowKey::unit(tenant))?.as_ref()))
+            }
         }
     }
 

@@ -66,6 +66,7 @@ struct StreamEnd {
 }
 
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 enum StoredItem<'e, B = Bytes> {
     Outcome {
         windows: Windows,

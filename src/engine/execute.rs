@@ -55,7 +55,9 @@ impl Engine {
     pub(super) fn refused(&self, asked: &Asked) -> Result<Option<Reply>, Error> {
         let owner = self.owner_of(&asked.scope)?;
         let reply = owner.map(|owner| Reply::Refused(Refused::NotAuthoritative { owner }));
-        reply.iter().for_each(|reply| self.tally(reply));
+        if let Some(reply) = &reply {
+            self.tally(reply);
+        }
         Ok(reply)
     }
 
