@@ -212,7 +212,9 @@ pub(crate) fn unique_key(tenant: &Tenant, name: &str, value: &str, is_shared: bo
 pub(crate) fn holder_of(row: Option<Row>) -> Option<ResourceRef> {
     match row?.content {
         Content::Held(holder) => Some(holder),
-        Content::Value { .. } | Content::Removed | Content::Open(_) | Content::Post(_) => None,
+        Content::Value { .. } | Content::Removed | Content::Open(_) | Content::Post(_) | Content::Unit(_) => {
+            None
+        }
     }
 }
 

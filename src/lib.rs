@@ -77,6 +77,7 @@
 //! [`Message`]s. [`Options`] and [`Policy`] hold every limit. The repository's `docs/` has guides, the
 //! architecture, the invariants, the file format and how it is tested.
 
+mod authority;
 mod case;
 mod claim;
 #[cfg(feature = "cli")]
@@ -98,6 +99,7 @@ mod names;
 mod operators;
 mod options;
 mod outbox;
+pub mod placement;
 mod replay;
 mod request;
 mod resource;
@@ -110,6 +112,7 @@ mod workers;
 
 pub use bytes::Bytes;
 
+pub use crate::authority::{HandOver, Import, Moved};
 pub use crate::case::{Conclusion, Resolution, Verdict};
 pub use crate::claim::{Begin, Claim, KeepAlive, Unfinished};
 pub use crate::core::case::{Case, CaseStep};

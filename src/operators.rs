@@ -96,7 +96,12 @@ impl Scanned for Case {
         loop {
             let (_, key) = cases.found.as_mut()?.pop_front()?;
             match cases.store.engine().open_status(&key) {
-                Ok(Some(Status::Unknown(case))) => return Some(Ok(case)),
+                Ok(Some(Status::Unknown(case))) => match cases.store.engine().elsewhere(&case.scope.tenant) {
+                    Ok(None) => return Some(Ok(case)),
+                    // Another store finds out.
+                    Ok(Some(_)) => {}
+                    Err(fault) => return Some(Err(fault)),
+                },
                 // It has gone on meanwhile, or its owner is at it.
                 Ok(_) => {}
                 Err(fault) => return Some(Err(fault)),

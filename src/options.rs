@@ -61,6 +61,7 @@ impl Options {
             clock_settle: Duration::from_secs(600),
             owner: Arc::from("onecho"),
             authority: None,
+            owns_nothing: false,
         })
     }
 
@@ -229,9 +230,30 @@ impl Options {
         self
     }
 
-    /// Which store decides about a scope; asked before anything runs. Default: this one.
+    /// Which store decides about a scope; asked before anything runs. It may only narrow what the file
+    /// says: a tenant that was handed over stays so, whatever this answers. Default: this one.
     pub fn authority(mut self, of: impl Fn(&Scope) -> Authority + Send + Sync + 'static) -> Self {
         self.0.authority = Some(Arc::new(of));
+        self
+    }
+
+    /// Makes a new file that decides about no tenant until one is handed to it ([`Store::import`]): for every
+    /// region but the first. Fixed when the file is created; a file that was created without it is not opened
+    /// with it. Default: a new file decides about all.
+    ///
+    /// ```
+    /// # use onecho::{testing::SimDisk, *};
+    /// # let key = Key::parse("k-1")?;
+    /// let store = SimDisk::seeded(1).open(Options::new().owner("south").owns_nothing())?;
+    /// let request = Request::new(&Tenant::new("shop"), &Operation::new("pay"), &key).bytes("body", "5");
+    /// let reply = store.execute(&request, |_| unreachable!())?;
+    /// assert!(matches!(reply, Reply::Refused(Refused::NotAuthoritative { .. })));
+    /// # Ok::<(), BoxError>(())
+    /// ```
+    ///
+    /// [`Store::import`]: crate::Store::import
+    pub fn owns_nothing(mut self) -> Self {
+        self.0.owns_nothing = true;
         self
     }
 

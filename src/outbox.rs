@@ -37,8 +37,9 @@ impl Store {
     /// # Errors
     ///
     /// `Invalid` and `LimitExceeded` for a message that cannot be kept; `Unavailable` when nothing was
-    /// written because the store is stopped, full, or has no authority; `CommitUncertain` when it is not
-    /// known: with a key, say it again; `Reentrant` inside a closure; `Closed`.
+    /// written because the store is stopped or full; `NotAuthoritative` where another store decides;
+    /// `CommitUncertain` when it is not known: with a key, say it again; `Reentrant` inside a closure;
+    /// `Closed`.
     pub fn enqueue(&self, tenant: &Tenant, messages: &[Message]) -> Result<Vec<MessageId>, Error> {
         let messages = messages.iter().cloned().map(Message::into_new).collect();
         self.engine().enqueue(tenant, messages)

@@ -39,7 +39,7 @@ pub(crate) fn decoded<T>(kind: &Kind<T>, id: &str, row: Row) -> Result<Resource<
     let bytes = match row.content {
         Content::Value { codec, bytes } if codec == kind.codec() => bytes,
         Content::Value { codec, .. } => return Err(wrong_codec(&kind.at(id), &format!("{codec:?}"))),
-        Content::Removed | Content::Held(_) | Content::Open(_) | Content::Post(_) => {
+        Content::Removed | Content::Held(_) | Content::Open(_) | Content::Post(_) | Content::Unit(_) => {
             return Err(wrong_codec(&kind.at(id), "no value"));
         }
     };

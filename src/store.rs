@@ -214,12 +214,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::execute`]; `Unavailable` where another store decides.
+    /// As [`Store::execute`]; `NotAuthoritative` where another store decides.
     pub fn cancel(&self, scope: &Scope) -> Result<Status, Error> {
         self.engine().cancel(scope)
     }
 
-    /// Commands in `Unknown`, oldest first.
+    /// Commands in `Unknown`, oldest first; not those of tenants that were handed over.
     pub fn cases(&self) -> Scan<Case> {
         Scan::of(Cases::new(self))
     }

@@ -3,11 +3,13 @@
 
 use bytes::Bytes;
 
-use super::claim::{NewStep, Point, StepState};
+use super::claim::{NewStep, Open, Point, StepState};
 use super::fact::{Evidence, Fact};
 use super::message::step::{End, Event, Move};
 use super::outcome::Digest;
+use super::row::{Content, RowKey};
 use super::text::Text;
+use super::time::Timestamp;
 
 /// One act on one scope.
 #[derive(Clone)]
@@ -32,6 +34,21 @@ pub(crate) enum Act {
     Post { moves: Vec<Move>, evidence: Option<Evidence> },
     /// A job of this service has run: what it did and its end, or neither.
     Job(Move),
+    /// Another store is to decide about the tenant.
+    HandOver { to: Text },
+    /// Rows of a tenant that is another store's are to go.
+    /// `session` is the entry that began to read what another store exported.
+    Clear { session: Option<u64>, keys: Vec<RowKey> },
+    /// What another store exported under an epoch is to be read.
+    Arrive { from: Text, epoch: u64 },
+    /// Rows of it.
+    Bring { session: u64, rows: Vec<(RowKey, Option<Timestamp>, Content)> },
+    /// An outcome of it.
+    BringOutcome { session: u64, generation: u32, facts: Vec<Fact> },
+    /// A command that is open in it.
+    BringOpen { session: u64, open: Box<Open> },
+    /// All of it was read.
+    Own { session: u64 },
 }
 
 /// What goes into a claim's own commit.
@@ -94,7 +111,14 @@ impl Act {
             | Self::Lapse
             | Self::Cancel
             | Self::Enqueue { .. }
+            | Self::Clear { .. }
+            | Self::Bring { .. }
+            | Self::BringOpen { .. }
+            | Self::Own { .. }
             | Self::Job(_) => Vec::new(),
+            Self::BringOutcome { facts, .. } => facts.clone(),
+            Self::Arrive { from, .. } => vec![Fact::Because(Evidence::new("exported by", from.as_str()))],
+            Self::HandOver { to } => vec![Fact::Because(Evidence::new("handed over to", to.as_str()))],
             Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
@@ -121,6 +145,20 @@ impl Act {
         }
     }
 
+    /// Whether it is about who decides, and not about what is decided.
+    pub fn is_of_authority(&self) -> bool {
+        matches!(
+            self,
+            Self::HandOver { .. }
+                | Self::Clear { .. }
+                | Self::Arrive { .. }
+                | Self::Bring { .. }
+                | Self::BringOutcome { .. }
+                | Self::BringOpen { .. }
+                | Self::Own { .. }
+        )
+    }
+
     /// The token of the claim that it speaks of; 0 without one.
     pub fn token(&self) -> u64 {
         match self {
@@ -134,6 +172,11 @@ impl Act {
         let of_state =
             |state: &StepState| if let StepState::Answered(bytes) = state { bytes.len() } else { 0 };
         match self {
+            Self::Bring { rows, .. } => {
+                rows.iter().map(|(key, _, content)| key.as_bytes().len() + content.bytes()).sum()
+            }
+            Self::BringOpen { open, .. } => open.bytes(),
+            Self::Clear { keys, .. } => keys.iter().map(|key| key.as_bytes().len()).sum(),
             Self::Post { moves, .. } => moves.iter().map(of_move).sum(),
             Self::Begin(start) => start.input.as_ref().map_or(0, Bytes::len),
             Self::Claimed { moves, deed, .. } => {

@@ -21,6 +21,7 @@
 //! | Tombstone | any | `AfterExpiry::Reject` | same | expired |
 //! | Tombstone | as absent | `AfterExpiry::RunAsNew` | as absent, next generation | as absent |
 //! | Tombstone, its window over | as absent | | as absent, next generation | as absent |
+//! | any, of another store's tenant | any; see `authority` | | same | not authoritative, or fence lost |
 //!
 //! Nothing leaves Succeeded or Failed but by time. The reader asks with `Ask` on a snapshot; the writer
 //! decides on the rows as they then are, so a check and its act cannot drift apart.
@@ -31,6 +32,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::act::Act;
+use super::authority::{Unit, Units};
 use super::claim::{Moment, Open, Phase, Uptime};
 use super::effect::Staged;
 use super::error::{Error, ErrorKind};
@@ -46,6 +48,7 @@ use super::reply::{Reply, retry_within};
 use super::row::{Row, RowKey};
 use super::time::Timestamp;
 
+mod authority;
 mod claims;
 mod effects;
 mod findings;
@@ -96,6 +99,8 @@ pub(crate) struct View<'a> {
     pub uptime: Uptime,
     /// Whether one more command may be open.
     pub has_room: bool,
+    /// Whose the tenants are; where rows say so, they are among `rows`.
+    pub units: Units,
 }
 
 /// An open command, and how its claim stands.
@@ -163,6 +168,11 @@ pub(crate) enum Answer {
     Enqueued(Vec<MessageId>),
     /// Each message as it is now; none of one that could not be moved on.
     Posted(Vec<Option<Status>>),
+    /// Whose the tenant is now, and the entry that said so.
+    Unit {
+        unit: Unit,
+        version: u64,
+    },
     Fault(Error),
 }
 
@@ -192,12 +202,13 @@ pub(crate) fn decide(
     policy: &Policy,
 ) -> Decision {
     let decider = Decider { view, asked, now, policy };
-    let decision = match command {
-        Command::Ask(purpose) => match decider.judge(*purpose) {
+    let decision = match (decider.not_ours(command), command) {
+        (Some(refused), _) => refused,
+        (None, Command::Ask(purpose)) => match decider.judge(*purpose) {
             Judged::Free { .. } | Judged::TakeOver => answer(Answer::Run),
             other => other.answered(),
         },
-        Command::Act { act, told, staged } => decider.act(act, told, staged),
+        (None, Command::Act { act, told, staged }) => decider.act(act, told, staged),
     };
     debug_assert!(invariants::record_and_effects_together(&decision.changes));
     debug_assert!(invariants::one_outcome_per_generation(
@@ -271,6 +282,13 @@ impl Decider<'_> {
             Act::Enqueue { nonce } => self.enqueue(nonce, told, staged),
             Act::Post { moves, .. } => self.post(moves, told),
             Act::Job(end) => self.job(end, told, staged),
+            Act::HandOver { to } => self.hand_over(to, told),
+            Act::Clear { session, keys } => self.clear(*session, keys, told),
+            Act::Arrive { from, epoch } => self.arrive(from, *epoch, told),
+            Act::Bring { session, rows } => self.bring(*session, rows, told),
+            Act::BringOutcome { session, generation, .. } => self.bring_outcome(*session, *generation, told),
+            Act::BringOpen { session, open } => self.bring_open(*session, open, told),
+            Act::Own { session } => self.own(*session, told),
         }
     }
 
@@ -439,7 +457,7 @@ fn expired(record: &Record, asked: &Asked) -> Reply {
     let reply = Reply::Expired {
         failed: entry.failed,
         code: entry.code,
-        at: entry.at,
+        at: record.finished_at(),
         resource: entry.resource.as_ref().filter(|_| is_same).cloned(),
         digest: is_same.then(|| entry.body.digest()),
     };

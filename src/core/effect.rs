@@ -183,7 +183,7 @@ pub(crate) fn counter(row: Option<&Row>) -> Result<i64, Obstacle> {
             Ok(i64::from_be_bytes(number))
         }
         Some(Content::Value { codec, .. }) => Err(Obstacle::Codec { stored: *codec }),
-        Some(Content::Held(_) | Content::Open(_) | Content::Post(_)) => {
+        Some(Content::Held(_) | Content::Open(_) | Content::Post(_) | Content::Unit(_)) => {
             Err(Obstacle::Codec { stored: Codec::Raw })
         }
     }

@@ -63,6 +63,8 @@ pub enum ErrorKind {
     ScopeMode,
     /// The file is an older copy of a store that went on elsewhere.
     OlderCopy,
+    /// Another store decides about this tenant: ask that one, with the same key.
+    NotAuthoritative,
     /// The store was closed.
     Closed,
 }
@@ -85,6 +87,13 @@ impl Error {
 
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, text)
+    }
+
+    /// Nothing was written, for another store decides: the one of this name, if that is known.
+    pub(crate) fn not_authoritative(owner: &str) -> Self {
+        let who = if owner.is_empty() { "another store".to_owned() } else { format!("store {owner}") };
+        let text = format!("{who} decides about this tenant: nothing was written");
+        Self::new(ErrorKind::NotAuthoritative, text)
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
@@ -158,7 +167,10 @@ impl Error {
                 Advice::RetrySameKey { after: Duration::from_secs(1) }
             }
             ErrorKind::FenceLost => Advice::LookUpFirst,
-            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::Reentrant => Advice::FixRequest,
+            ErrorKind::Invalid
+            | ErrorKind::LimitExceeded
+            | ErrorKind::Reentrant
+            | ErrorKind::NotAuthoritative => Advice::FixRequest,
             ErrorKind::Missing
             | ErrorKind::Corrupt
             | ErrorKind::UnsupportedFormat

@@ -10,6 +10,7 @@ use super::error::Error;
 use super::name::{NAME_BYTES_MAX, checked};
 use super::outcome::Digest;
 use super::text::Text;
+use super::time::Timestamp;
 
 /// The longest text of one piece of evidence, in bytes; a longer one is cut.
 pub const EVIDENCE_BYTES_MAX: usize = 4096;
@@ -94,6 +95,9 @@ pub(crate) enum Fact {
     Reached { point: Text, digest: Digest },
     /// Why.
     Because(Evidence),
+    /// Another store finished it, at this time and by this transition; of the messages it made the first
+    /// one's number here, and how many.
+    Brought { at: Timestamp, ended_by: u8, made: u64, count: u32 },
 }
 
 impl Fact {
@@ -122,6 +126,13 @@ impl Fact {
                 out.u8(4);
                 evidence.layout(out);
             }
+            Self::Brought { at, ended_by, made, count } => {
+                out.u8(5);
+                out.u64(at.0);
+                out.u8(*ended_by);
+                out.u64(*made);
+                out.u32(*count);
+            }
         }
     }
 }
@@ -134,6 +145,7 @@ impl fmt::Display for Fact {
             Self::NotApplied { step } => write!(f, "step {step} not applied"),
             Self::Reached { point, .. } => write!(f, "point {point} committed"),
             Self::Because(evidence) => write!(f, "{evidence}"),
+            Self::Brought { at, .. } => write!(f, "finished by another store at {at}"),
         }
     }
 }

@@ -17,6 +17,10 @@ pub(crate) fn one_outcome_per_generation(
     settled: Option<Timestamp>,
 ) -> bool {
     let Some(entry) = &changes.entry else { return true };
+    if matches!(entry.transition, Transition::BroughtOutcome | Transition::BroughtOpen) {
+        // It ran elsewhere, behind whatever had run here.
+        return before.is_none_or(|before| entry.generation > before.entry.generation);
+    }
     let Some(before) = before else { return entry.generation == 1 };
     let is_next = entry.generation == before.entry.generation.saturating_add(1);
     match entry.transition {
@@ -57,7 +61,7 @@ pub(crate) fn replay_is_the_record(record: &Record, finished: &Finished) -> bool
         && finished.failed == entry.failed
         && finished.resource == entry.resource
         && finished.metadata == entry.meta
-        && finished.at == entry.at
+        && finished.at == record.finished_at()
         && finished.generation == entry.generation
 }
 
@@ -74,7 +78,9 @@ pub(crate) fn tells_another_nothing(reply: &Reply) -> bool {
 /// its holder only by being free in between.
 pub(crate) fn taken_stays_taken(row: Option<&Row>, change: &Change, applied: &Applied) -> bool {
     let held = match row.map(|row| &row.content) {
-        None | Some(Content::Removed | Content::Open(_) | Content::Post(_)) => return true,
+        None | Some(Content::Removed | Content::Open(_) | Content::Post(_) | Content::Unit(_)) => {
+            return true;
+        }
         Some(Content::Held(holder)) => Some(holder),
         Some(Content::Value { .. }) => None,
     };

@@ -14,6 +14,7 @@ use super::row::RowKey;
 use super::text::Text;
 use super::time::Timestamp;
 
+mod home;
 mod layout;
 pub(crate) mod step;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 pub(crate) mod audit;
+pub(crate) mod authority;
 pub(crate) mod case;
 pub(crate) mod claim;
 pub(crate) mod decide;

@@ -178,6 +178,13 @@ impl Policy {
         self
     }
 
+    /// The defaults with these windows.
+    pub(crate) fn of_windows(windows: Windows) -> Self {
+        let Windows { body, key, tombstone } = windows;
+        let [body_window, key_window, tombstone_window] = [body, key, tombstone].map(Duration::from_millis);
+        Self { body_window, key_window, tombstone_window, ..Self::new() }
+    }
+
     pub(crate) fn windows(&self) -> Windows {
         Windows {
             body: millis(self.body_window),

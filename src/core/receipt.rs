@@ -32,7 +32,7 @@ impl Receipt {
         (body <= key && key <= tombstone).then(|| Self {
             code: record.entry.code,
             failed: record.entry.failed,
-            at: record.entry.at,
+            at: record.finished_at(),
             body_until: record.body_until(),
             key_until: record.key_until(),
             generation: record.entry.generation,

@@ -72,12 +72,29 @@ pub(crate) enum Transition {
     Handled = 19,
     /// Somebody ended a message that nobody delivers any more.
     Settled = 20,
+    /// The tenant is another store's from now on.
+    HandedOver = 21,
+    /// Rows of a tenant that another store decides about were removed.
+    Cleared = 22,
+    /// What another store exported of a tenant is being read.
+    Arriving = 23,
+    /// Rows of it.
+    Brought = 24,
+    /// An outcome of it: absent, or an earlier generation -> Succeeded or Failed.
+    BroughtOutcome = 25,
+    /// A command that is open in it: absent -> Unknown.
+    BroughtOpen = 26,
+    /// All of it has arrived: the tenant is this store's.
+    Owned = 27,
 }
 
 impl Transition {
     /// Whether it ends a scope with an outcome that is replayed.
     pub fn is_outcome(self) -> bool {
-        matches!(self, Self::Executed | Self::Finished | Self::Cancelled | Self::Resolved)
+        matches!(
+            self,
+            Self::Executed | Self::Finished | Self::Cancelled | Self::Resolved | Self::BroughtOutcome
+        )
     }
 
     /// Whether it is of a scope that can be looked up.
@@ -90,6 +107,11 @@ impl Transition {
                 | Self::Ended
                 | Self::Handled
                 | Self::Settled
+                | Self::HandedOver
+                | Self::Cleared
+                | Self::Arriving
+                | Self::Brought
+                | Self::Owned
         )
     }
 
@@ -100,7 +122,7 @@ impl Transition {
 
     /// The transition of a stored number.
     pub fn of(number: u8) -> Option<Self> {
-        const ALL: [Transition; 20] = [
+        const ALL: [Transition; 27] = [
             Transition::Executed,
             Transition::Unprotected,
             Transition::Begun,
@@ -121,6 +143,13 @@ impl Transition {
             Transition::Ended,
             Transition::Handled,
             Transition::Settled,
+            Transition::HandedOver,
+            Transition::Cleared,
+            Transition::Arriving,
+            Transition::Brought,
+            Transition::BroughtOutcome,
+            Transition::BroughtOpen,
+            Transition::Owned,
         ];
         ALL.into_iter().find(|known| *known as u8 == number)
     }
@@ -148,6 +177,13 @@ impl Transition {
             Self::Ended => "attempts ended",
             Self::Handled => "job handled",
             Self::Settled => "message settled",
+            Self::HandedOver => "handed over",
+            Self::Cleared => "rows cleared",
+            Self::Arriving => "arriving",
+            Self::Brought => "rows brought",
+            Self::BroughtOutcome => "outcome brought",
+            Self::BroughtOpen => "brought open",
+            Self::Owned => "owned",
         }
     }
 }
@@ -278,7 +314,39 @@ impl Record {
         self.entry.transition.is_outcome()
     }
 
-    /// The messages that it made, in their order.
+    /// What another store did, of an outcome that it exported.
+    fn brought(&self) -> Option<(Timestamp, Transition, u64, u32)> {
+        if self.entry.transition != Transition::BroughtOutcome {
+            return None;
+        }
+        match self.entry.facts.last() {
+            Some(Fact::Brought { at, ended_by, made, count }) => {
+                Some((*at, Transition::of(*ended_by)?, *made, *count))
+            }
+            _ => None,
+        }
+    }
+
+    /// When the command finished.
+    pub fn finished_at(&self) -> Timestamp {
+        self.brought().map_or(self.entry.at, |(at, ..)| at)
+    }
+
+    /// By which transition it did.
+    pub fn ended_by(&self) -> Transition {
+        self.brought().map_or(self.entry.transition, |(_, transition, ..)| transition)
+    }
+
+    /// The messages that it made: the first one, and how many.
+    pub fn made(&self) -> (MessageId, u32) {
+        if let Some((_, _, seq, count)) = self.brought() {
+            return (MessageId { seq, ordinal: 0 }, count);
+        }
+        let count = u32::try_from(self.messages().count()).unwrap_or(u32::MAX);
+        (MessageId { seq: self.position.seq, ordinal: 0 }, count)
+    }
+
+    /// The messages that it made here, in their order.
     pub fn messages(&self) -> impl Iterator<Item = MessageId> {
         let made = self.entry.notes.iter().filter(|note| note.key.is_message() && note.verb == Verb::Write);
         // It may also have written the one before the first, which now names it.
@@ -287,29 +355,31 @@ impl Record {
 
     /// Whether a retry asks what was recorded. What was cancelled before it ran answers whatever is asked.
     pub fn judge(&self, asked: &Parts) -> Match {
-        match self.entry.transition {
+        match self.ended_by() {
             Transition::Cancelled => Match::Same,
             _ => self.entry.fingerprint.judge(asked),
         }
     }
 
-    /// Whether a retry is recognised by its fingerprint alone, as the memory does it.
+    /// Whether a retry is recognised by its fingerprint alone, as the memory does it, and answered from what
+    /// the entry itself says.
     pub fn may_be_remembered(&self) -> bool {
-        self.is_outcome() && self.entry.transition != Transition::Cancelled
+        let is_else = matches!(self.entry.transition, Transition::Cancelled | Transition::BroughtOutcome);
+        self.is_outcome() && !is_else
     }
 
     pub fn body_until(&self) -> Timestamp {
-        Windows::end(self.entry.at, self.windows.body)
+        Windows::end(self.finished_at(), self.windows.body)
     }
 
     pub fn key_until(&self) -> Timestamp {
-        Windows::end(self.entry.at, self.windows.key)
+        Windows::end(self.finished_at(), self.windows.key)
     }
 
     /// What the record is at `now`. A window is over when `now` has reached its end; whether a worker has
     /// already removed anything changes no answer.
     pub fn age(&self, now: Timestamp) -> Age {
-        if Windows::is_over(Windows::end(self.entry.at, self.windows.tombstone), now) {
+        if Windows::is_over(Windows::end(self.finished_at(), self.windows.tombstone), now) {
             Age::Forgotten
         } else if Windows::is_over(self.key_until(), now) {
             Age::Tombstone
@@ -334,11 +404,14 @@ impl Record {
             failed: entry.failed,
             body,
             resource: entry.resource.clone(),
-            at: entry.at,
+            at: self.finished_at(),
             body_until: self.body_until(),
             key_until: self.key_until(),
             generation: entry.generation,
-            messages: ordered(self.messages()),
+            messages: match self.brought() {
+                Some((_, _, seq, count)) => (0..count).map(|ordinal| MessageId { seq, ordinal }).collect(),
+                None => ordered(self.messages()),
+            },
             metadata: Arc::clone(&entry.meta),
         }
     }
@@ -347,7 +420,7 @@ impl Record {
     /// by itself, confirmed by nobody, may have made up the time, so the windows of what was written before
     /// it begin again.
     pub fn may_run_after(&self, window: u64, settled: Option<Timestamp>, now: Timestamp) -> bool {
-        let start = self.entry.at.max(settled.unwrap_or_default());
+        let start = self.finished_at().max(settled.unwrap_or_default());
         Windows::is_over(Windows::end(start, window), now)
     }
 
@@ -360,7 +433,7 @@ impl Record {
                 failed: self.entry.failed,
                 code: self.entry.code,
                 resource: self.entry.resource.clone(),
-                at: self.entry.at,
+                at: self.finished_at(),
             },
         }
     }

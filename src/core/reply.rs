@@ -107,7 +107,8 @@ pub enum Refused {
     },
     /// Another store decides about this scope.
     NotAuthoritative {
-        /// Its name, as configured.
+        /// Its name, as configured or as said when the tenant was handed over; empty where this store does
+        /// not know it.
         owner: String,
     },
     /// The store was restored from a backup and does not yet know what it missed.

@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::audit::Layout;
+use super::authority::Unit;
 use super::claim::Open;
 use super::message::{MessageId, Post, Status};
 use super::name::{ScopeDigest, Tenant, hex};
@@ -39,7 +40,9 @@ const FLYING: &str = "a";
 const QUEUE: &str = "q";
 const KNOWN: &str = "k";
 const STREAM: &str = "w";
-const OWN: [&str; 8] = [OPEN, MESSAGE, LETTER, DUE, FLYING, QUEUE, KNOWN, STREAM];
+/// Who decides about a tenant.
+const UNIT: &str = "h";
+const OWN: [&str; 9] = [OPEN, MESSAGE, LETTER, DUE, FLYING, QUEUE, KNOWN, STREAM, UNIT];
 /// Closes a name.
 const END: char = '\0';
 
@@ -124,6 +127,28 @@ impl RowKey {
     /// The newest event of a stream.
     pub fn stream(tenant: &str, inbox: &str, stream: &str) -> Self {
         Self(joined(&[STREAM, tenant, "\0", inbox, "\0", stream]))
+    }
+
+    /// Who decides about a tenant.
+    pub fn unit(tenant: &Tenant) -> Self {
+        Self(joined(&[UNIT, tenant.as_str()]))
+    }
+
+    /// What the keys of a tenant's own rows begin with, those apart that a number or a digest names:
+    /// resources, uniquenesses, ordering keys, known messages and streams.
+    pub fn all_of(tenant: &Tenant) -> [String; 5] {
+        [RESOURCE_OF_TENANT, UNIQUE_OF_TENANT, QUEUE, KNOWN, STREAM]
+            .map(|tag| format!("{tag}{}{END}", tenant.as_str()))
+    }
+
+    /// What the keys of all such rows begin with.
+    pub fn all_units() -> &'static [u8] {
+        UNIT.as_bytes()
+    }
+
+    /// Whether it says who decides about a tenant.
+    pub fn is_unit(&self) -> bool {
+        self.0.starts_with(UNIT)
     }
 
     fn numbered(tag: &str, id: MessageId) -> Self {
@@ -265,7 +290,7 @@ impl RowKey {
 }
 
 /// What rows of the store's own are called where one is named to people.
-const OWN_NAMES: [(&str, &str); 8] = [
+const OWN_NAMES: [(&str, &str); 9] = [
     ("open command", OPEN),
     ("message", MESSAGE),
     ("letter", LETTER),
@@ -274,6 +299,7 @@ const OWN_NAMES: [(&str, &str); 8] = [
     ("ordering key", QUEUE),
     ("known message", KNOWN),
     ("stream", STREAM),
+    ("tenant", UNIT),
 ];
 /// The digits of a message's number in a key: 16 and 8.
 const ID_DIGITS: usize = 24;
@@ -291,6 +317,7 @@ fn split(key: &str) -> Option<(&str, &str, &str)> {
         RESOURCE_SHARED | UNIQUE_SHARED | DUE => ("", rest),
         OPEN if is_scope(rest) => return Some(("", "", rest)),
         MESSAGE | LETTER | FLYING => return Some(("", "", rest)),
+        UNIT if !rest.is_empty() => return Some(("", "", rest)),
         _ => return None,
     };
     let (name, last) = rest.split_once(END)?;
@@ -349,17 +376,26 @@ pub(crate) enum Content {
     Open(Arc<Open>),
     /// Of messages.
     Post(Post),
+    /// Who decides about a tenant.
+    Unit(Unit),
+}
+
+impl Content {
+    /// The bytes of the value.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Value { bytes, .. } => bytes.len(),
+            Self::Removed | Self::Held(_) | Self::Unit(_) => 0,
+            Self::Open(open) => open.bytes(),
+            Self::Post(post) => post.bytes(),
+        }
+    }
 }
 
 impl Row {
     /// The bytes of its value.
     pub fn value_bytes(&self) -> usize {
-        match &self.content {
-            Content::Value { bytes, .. } => bytes.len(),
-            Content::Removed | Content::Held(_) => 0,
-            Content::Open(open) => open.bytes(),
-            Content::Post(post) => post.bytes(),
-        }
+        self.content.bytes()
     }
 
     /// The command that was begun, of such a row.
@@ -374,6 +410,14 @@ impl Row {
     pub fn status(&self) -> Option<&Status> {
         match &self.content {
             Content::Post(Post::Status(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Who decides about a tenant, of such a row.
+    pub fn unit(&self) -> Option<&Unit> {
+        match &self.content {
+            Content::Unit(unit) => Some(unit),
             _ => None,
         }
     }
@@ -422,6 +466,10 @@ impl Row {
             Content::Post(post) => {
                 out.u8(4);
                 post.layout(&mut out);
+            }
+            Content::Unit(unit) => {
+                out.u8(5);
+                unit.layout(&mut out);
             }
         }
         Digest(out.finish())

@@ -46,6 +46,8 @@ pub(crate) struct Batch {
     /// Where a row is encoded before its bytes are counted.
     scratch: Vec<u8>,
     settled: Vec<(RowKey, Vec<u8>)>,
+    /// Whether a row speaks of a tenant.
+    has_units: bool,
 }
 
 /// Why a batch was not committed.
@@ -93,6 +95,7 @@ impl Batch {
 
     /// A row as this commit leaves it, once for each row; `seq` is the entry that was the last to change it.
     pub fn put_row(&mut self, key: &RowKey, row: Option<&Row>, seq: u64) -> Result<(), Fault> {
+        self.has_units |= key.is_unit();
         let image = match row {
             None => Image::Removed,
             Some(row) => {
@@ -152,6 +155,9 @@ impl Db {
         if next.open > 0 {
             // Before anybody can see one.
             self.may_have_open.store(true, Ordering::Release);
+        }
+        if batch.has_units {
+            self.has_units.store(true, Ordering::Release);
         }
         if !batch.classes.is_empty() {
             // Readers look a class up after its first entry is committed, so they must know it before.

@@ -19,10 +19,12 @@ use super::index;
 use super::late::Late;
 use super::stored::{Identity, State, StoredRow};
 use super::tables::{self, INDEX, IndexKey, JOURNAL, JournalKey, META, RESOURCE};
-use crate::core::name::ScopeDigest;
+use crate::core::authority::Units;
+use crate::core::name::{ScopeDigest, Tenant};
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Position, Record};
 use crate::core::row::{Row, RowKey};
+use crate::core::text::Text;
 
 /// The open file.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Db {
     pub(super) filter: Filter,
     /// Whether a command is open, or one may be in a moment.
     pub(super) may_have_open: AtomicBool,
+    /// Whether a row speaks of a tenant, or one may in a moment.
+    pub(super) has_units: AtomicBool,
     /// Above this size a commit also saves what makes the open after a kill short.
     pub(super) check_at_open_max: u64,
 }
@@ -108,6 +112,26 @@ impl Db {
             return Ok(row);
         }
         Err(Fault::damaged(&format!("row {}", key.reference()), "it holds no open command of its scope"))
+    }
+
+    /// What is known of tenants without a look at their rows.
+    pub fn units(&self) -> Units {
+        let owns_rest = !self.identity.owns_nothing;
+        // Most stores have never handed one over.
+        if owns_rest && !self.has_units.load(Ordering::Acquire) {
+            return Units::AllOurs;
+        }
+        Units::Listed { owns_rest }
+    }
+
+    /// Who decides about a tenant, if this store does not.
+    pub fn elsewhere(&self, tenant: &Tenant) -> Result<Option<Text>, Fault> {
+        match self.units() {
+            Units::AllOurs => Ok(None),
+            units @ Units::Listed { .. } => {
+                Ok(units.elsewhere(tenant, self.row(&RowKey::unit(tenant))?.as_ref()))
+            }
+        }
     }
 
     /// The entry at a position.

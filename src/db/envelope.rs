@@ -13,8 +13,8 @@ use super::fault::Unreadable;
 /// one.
 pub(crate) const VERSION: u8 = 1;
 /// Version, kind, and the length of the body as a big-endian `u32`.
-const HEAD_BYTES: usize = 6;
-const CRC_BYTES: usize = 4;
+pub(crate) const HEAD_BYTES: usize = 6;
+pub(crate) const CRC_BYTES: usize = 4;
 
 /// Tables by the number that goes into the CRC. Numbers are only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) enum Table {
     Journal = 3,
     Index = 4,
     Resource = 5,
+    /// No table: what a tenant takes along to another store.
+    Stream = 6,
 }
 
 /// What a body is. Numbers are only ever added.
@@ -37,6 +39,9 @@ pub(crate) enum Kind {
     Directory = 6,
     Tail = 7,
     Scopes = 8,
+    StreamHead = 9,
+    StreamItem = 10,
+    StreamEnd = 11,
 }
 
 /// Frames `value` for one place in the file.

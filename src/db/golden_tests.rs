@@ -19,6 +19,7 @@ use super::stored::{
     Swept, Tail,
 };
 use super::tables::position_key;
+use crate::core::authority::Unit;
 use crate::core::claim::{Contract, Moment, Open, Phase, Point, StepRecord, StepState};
 use crate::core::effect::{Note, Verb};
 use crate::core::fact::{Evidence, Fact};
@@ -78,6 +79,7 @@ fn identity() -> Identity {
         store_id: std::array::from_fn(|at| u8::try_from(at).unwrap()),
         scope_mode: ScopeMode::PerTenant,
         created_at: Timestamp(1_796_040_000_000),
+        owns_nothing: true,
     }
 }
 
@@ -203,6 +205,7 @@ fn facts() -> Vec<Fact> {
         Fact::NotApplied { step: "mail".into() },
         Fact::Reached { point: "reserved".into(), digest: Digest([0xAC; 32]) },
         Fact::Because(Evidence::new("dashboard", "captured \u{fc}")),
+        Fact::Brought { at: Timestamp(65_536), ended_by: 6, made: 1 << 63, count: 3 },
     ]
 }
 
@@ -363,7 +366,7 @@ fn every_stage_of_a_message_is_read_as_it_was_written() {
     }
 }
 
-fn rows() -> [(&'static str, Row); 15] {
+fn rows() -> [(&'static str, Row); 18] {
     let holder = ResourceRef::new("order", "17", true);
     [
         ("row, raw", value_of(Codec::Raw, b"\x00\xFF")),
@@ -380,6 +383,9 @@ fn rows() -> [(&'static str, Row); 15] {
         ("row, letter", row(Content::Post(Post::Letter(letter())))),
         ("row, ordering key", row(Content::Post(Post::Queue(ordering_key())))),
         ("row, known message", row(Content::Post(Post::Known(MESSAGE)))),
+        ("row, owned", row(Content::Unit(Unit::Owned { epoch: 251 }))),
+        ("row, handed over", row(Content::Unit(Unit::HandedOver { to: "south".into(), epoch: 250 }))),
+        ("row, arriving", row(Content::Unit(Unit::Arriving { from: "north".into(), epoch: 252 }))),
         ("row, mark", Row { event_time: Some(Timestamp(1_000)), ..row(Content::Post(Post::Mark)) }),
     ]
 }
@@ -393,6 +399,7 @@ fn row_key(name: &str) -> RowKey {
         }
         "row, message" | "row, message, bare" => RowKey::message(MESSAGE),
         "row, letter" => RowKey::letter(MESSAGE),
+        "row, owned" | "row, handed over" | "row, arriving" => RowKey::unit(&shop),
         "row, ordering key" => RowKey::queue("shop", "payments", "customer-7"),
         "row, known message" => RowKey::known("shop", "payments", "k-1"),
         "row, mark" => RowKey::stream("shop", "forge/mirror", "onecho"),
@@ -586,12 +593,12 @@ fn what_a_later_release_writes_is_not_guessed_at() {
         body[at] = byte;
         Entry::try_from(codec::decode::<StoredEntry>(&body).unwrap())
     };
-    for known in 1..=20 {
+    for known in 1..=27 {
         assert!(read(0, known).is_ok_and(|entry| entry.transition as u8 == known));
     }
     assert!(
-        read(0, 21)
-            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 21")))
+        read(0, 28)
+            .is_err_and(|what| matches!(what, Unreadable::Newer(what) if what.contains("transition 28")))
     );
     // Behind transition, time (9 bytes), generation, and three texts.
     let scheme = 1 + 9 + 1 + 5 + 13 + 4;

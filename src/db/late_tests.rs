@@ -136,7 +136,7 @@ impl Bench {
             db.close().unwrap();
             late
         });
-        let birth = Birth { store_id: [7; 16], scope_mode: MODE, now: Timestamp(1) };
+        let birth = Birth { store_id: [7; 16], scope_mode: MODE, owns_nothing: false, now: Timestamp(1) };
         let opened = open(&self.disk, how, Some(birth)).unwrap();
         if let Some(before) = before {
             assert_eq!(format!("{:?}", opened.db.late.read().parts()), before, "another map after the open");

@@ -29,5 +29,6 @@ pub(crate) mod open;
 #[cfg(feature = "testing")]
 pub(crate) mod sim_disk;
 pub(crate) mod stored;
+pub(crate) mod stream;
 mod tables;
 pub(crate) mod verify;

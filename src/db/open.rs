@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, TableHandle};
@@ -22,6 +22,7 @@ use super::tables::{self, CLASS, INDEX, JOURNAL, JournalKey, META, RESOURCE};
 use crate::core::name::ScopeMode;
 use crate::core::policy::Windows;
 use crate::core::record::{ClassId, Position};
+use crate::core::row::RowKey;
 use crate::core::time::Timestamp;
 
 /// The version of the file's layout. Row versions are the envelope's.
@@ -64,6 +65,8 @@ pub(crate) struct How {
 pub(crate) struct Birth {
     pub store_id: [u8; 16],
     pub scope_mode: ScopeMode,
+    /// Whether it decides only about tenants that are handed to it.
+    pub owns_nothing: bool,
     pub now: Timestamp,
 }
 
@@ -147,8 +150,12 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, how: How, birth: Option<Birth>) -> Resu
         late: RwLock::new(late),
         filter,
         may_have_open,
+        has_units: AtomicBool::new(false),
         check_at_open_max: how.check_at_open_max,
     };
+    if !db.rows_after(RowKey::all_units(), None, 1)?.is_empty() {
+        db.has_units.store(true, Ordering::Release);
+    }
     if checked {
         // The check has read it all a moment ago; of a larger file, the scrub fills the filter.
         let mut learning = Learning::of(&db);
@@ -219,8 +226,8 @@ fn make(disk: &Arc<dyn Disk>, how: How, birth: Birth) -> Result<(), Unopened> {
         let mut meta = write.open_table(META)?;
         let format = [FORMAT_MARK, &FORMAT_VERSION.to_be_bytes()].concat();
         meta.insert(tables::FORMAT, format.as_slice())?;
-        let identity =
-            Identity { store_id: birth.store_id, scope_mode: birth.scope_mode, created_at: birth.now };
+        let Birth { store_id, scope_mode, owns_nothing, now } = birth;
+        let identity = Identity { store_id, scope_mode, created_at: now, owns_nothing };
         put_meta(&mut meta, tables::IDENTITY, Kind::Identity, &identity)?;
         put_meta(&mut meta, tables::STATE, Kind::State, &State { last_time: birth.now, ..State::default() })?;
         write.open_table(CLASS)?;

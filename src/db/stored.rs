@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec;
 use super::fault::Unreadable;
+use crate::core::authority::Unit;
 use crate::core::claim::{Moment, Open, Phase, Point, StepRecord};
 use crate::core::effect::{Note, Verb};
 use crate::core::fact::{Evidence, Fact};
@@ -30,6 +31,8 @@ pub(crate) struct Identity {
     pub store_id: [u8; 16],
     pub scope_mode: ScopeMode,
     pub created_at: Timestamp,
+    /// Whether it decides only about tenants that were handed to it.
+    pub owns_nothing: bool,
 }
 
 /// What changes with every commit.
@@ -121,11 +124,11 @@ impl State {
         self.heads.iter().find(|head| head.class == class.0)
     }
 
-    /// Counts an entry.
+    /// Counts an entry, in what its transition alone tells.
     pub fn count(&mut self, entry: &Entry) {
         let transition = entry.transition;
-        self.records += u64::from(transition.is_outcome() && entry.generation == 1);
-        let has_run = transition.is_outcome() && transition != Transition::Cancelled;
+        let is_brought = transition == Transition::BroughtOutcome;
+        let has_run = transition.is_outcome() && transition != Transition::Cancelled && !is_brought;
         self.executed += u64::from(has_run || transition == Transition::Unprotected);
         self.resolved += u64::from(matches!(transition, Transition::Resolved | Transition::Released));
         self.differences += u64::from(transition == Transition::Differed);
@@ -430,17 +433,18 @@ pub(crate) struct StoredRow<B = Bytes> {
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredContent<B> {
+pub(crate) enum StoredContent<B> {
     Value { codec: Codec, bytes: B },
     Removed,
     Held(ResourceRef),
     Open(Box<StoredOpen>),
     Post(Post),
+    Unit(Unit),
 }
 
 /// A command that was begun and is not finished.
 #[derive(Serialize, Deserialize)]
-struct StoredOpen {
+pub(crate) struct StoredOpen {
     tenant: Text,
     operation: Text,
     key: Text,
@@ -518,15 +522,20 @@ impl<'r> From<&'r Row> for StoredRow<Octets<'r>> {
             made_class: row.made.class.0,
             made_seq: row.made.seq,
             event_time: row.event_time,
-            content: match &row.content {
-                Content::Value { codec, bytes } => {
-                    StoredContent::Value { codec: *codec, bytes: Octets(bytes) }
-                }
-                Content::Removed => StoredContent::Removed,
-                Content::Held(holder) => StoredContent::Held(holder.clone()),
-                Content::Open(open) => StoredContent::Open(Box::new(StoredOpen::from(&**open))),
-                Content::Post(post) => StoredContent::Post(post.clone()),
-            },
+            content: StoredContent::from(&row.content),
+        }
+    }
+}
+
+impl<'c> From<&'c Content> for StoredContent<Octets<'c>> {
+    fn from(content: &'c Content) -> Self {
+        match content {
+            Content::Value { codec, bytes } => Self::Value { codec: *codec, bytes: Octets(bytes) },
+            Content::Removed => Self::Removed,
+            Content::Held(holder) => Self::Held(holder.clone()),
+            Content::Open(open) => Self::Open(Box::new(StoredOpen::from(&**open))),
+            Content::Post(post) => Self::Post(post.clone()),
+            Content::Unit(unit) => Self::Unit(unit.clone()),
         }
     }
 }
@@ -539,13 +548,22 @@ impl TryFrom<StoredRow> for Row {
             version: stored.version,
             made: Position { class: ClassId(stored.made_class), seq: stored.made_seq },
             event_time: stored.event_time,
-            content: match stored.content {
-                StoredContent::Value { codec, bytes } => Content::Value { codec, bytes },
-                StoredContent::Removed => Content::Removed,
-                StoredContent::Held(holder) => Content::Held(holder),
-                StoredContent::Open(open) => Content::Open(Arc::new(Open::try_from(*open)?)),
-                StoredContent::Post(post) => Content::Post(post),
-            },
+            content: Content::try_from(stored.content)?,
+        })
+    }
+}
+
+impl TryFrom<StoredContent<Bytes>> for Content {
+    type Error = Unreadable;
+
+    fn try_from(stored: StoredContent<Bytes>) -> Result<Self, Unreadable> {
+        Ok(match stored {
+            StoredContent::Value { codec, bytes } => Self::Value { codec, bytes },
+            StoredContent::Removed => Self::Removed,
+            StoredContent::Held(holder) => Self::Held(holder),
+            StoredContent::Open(open) => Self::Open(Arc::new(Open::try_from(*open)?)),
+            StoredContent::Post(post) => Self::Post(post),
+            StoredContent::Unit(unit) => Self::Unit(unit),
         })
     }
 }

@@ -504,6 +504,7 @@ fn disagreement(seen: &Seen<'_>, key: &RowKey, row: &Row) -> Result<Option<Strin
         Content::Held(_) => key.is_unique(),
         Content::Open(_) => key.is_open(),
         Content::Post(post) => key.holds(post),
+        Content::Unit(_) => key.is_unit(),
         Content::Value { .. } | Content::Removed => !key.is_unique() && !key.is_own(),
     };
     if !is_its_kind {

@@ -23,7 +23,7 @@ use crate::core::name::{Scope, ScopeDigest};
 use crate::core::outcome::Outcome;
 use crate::core::policy::Policy;
 use crate::core::record::Record;
-use crate::core::reply::{Reply, Status};
+use crate::core::reply::{Refused, Reply, Status};
 use crate::core::row::{Row, RowKey};
 use crate::core::text::Text;
 use crate::core::time::millis;
@@ -156,6 +156,7 @@ impl Engine {
     ) -> Result<Status, Error> {
         self.not_inside()?;
         check_actor(actor)?;
+        self.check_authority(&case.scope)?;
         let actor: Arc<str> = actor.into();
         let asked = self.asked_of(&case.open.scope, &case.open.fingerprint);
         let policy = *self.settings.policy(&case.scope.operation);
@@ -206,22 +207,23 @@ impl Engine {
         let fingerprint = Fingerprint::of(&parts, Compare::Exact)
             .map_err(|fault| Error::new(ErrorKind::Invalid, fault.to_string()))?;
         let asked = self.asked_of(scope, &fingerprint);
-        if let Some(Reply::Refused(refused)) = self.refused(&asked) {
-            return Err(Error::new(ErrorKind::Unavailable, format!("{refused:?}: nothing was written")));
-        }
+        self.check_authority(scope)?;
         let policy = *self.settings.policy(&scope.operation);
         let outcome = Outcome::failed(CANCELLED_CODE);
         let draft =
             Draft::new(&asked, &policy, Act::Cancel, outcome, Staged::default(), &self.settings.owner)?;
         match self.submit_one(draft, Deadline::after(policy.wait))? {
             Some(Verdict::Fault(error)) => Err(error),
+            Some(Verdict::Reply { reply: Reply::Refused(Refused::NotAuthoritative { owner }), .. }) => {
+                Err(Error::not_authoritative(&owner))
+            }
             Some(_) => self.status(scope),
             None => Err(queue_full()),
         }
     }
 
     /// A scope as the engine carries it, where nobody asks anything of it.
-    fn asked_of(&self, scope: &Scope, fingerprint: &Fingerprint) -> Arc<Asked> {
+    pub(super) fn asked_of(&self, scope: &Scope, fingerprint: &Fingerprint) -> Arc<Asked> {
         let digest = ScopeDigest::of(scope, self.settings.scope_mode);
         Arc::new(Asked {
             scope: scope.clone(),

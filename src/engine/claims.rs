@@ -22,7 +22,7 @@ use crate::core::error::{BoxError, Error, ErrorKind};
 use crate::core::outcome::{Finished, Outcome, ResourceRef};
 use crate::core::policy::Policy;
 use crate::core::record::Record;
-use crate::core::reply::{RETRY_SOON, Reply};
+use crate::core::reply::{RETRY_SOON, Refused, Reply};
 use crate::core::text::Text;
 use crate::core::time::millis;
 
@@ -57,7 +57,7 @@ impl Engine {
         if !asked.is_protected {
             return Err(Error::invalid("work that reaches outside needs a key: nothing could tell a retry"));
         }
-        if let Some(refused) = self.refused(asked) {
+        if let Some(refused) = self.refused(asked)? {
             return Ok(Begun::Reply(refused));
         }
         let deadline = Deadline::after(wait.unwrap_or(policy.wait));
@@ -235,6 +235,9 @@ impl Engine {
     pub(super) fn lost(&self, held: &Held<'_>, verdict: Verdict) -> Error {
         match verdict {
             Verdict::Fault(error) => error,
+            Verdict::Reply { reply: Reply::Refused(Refused::NotAuthoritative { owner }), .. } => {
+                Error::not_authoritative(&owner)
+            }
             Verdict::Again { resource, .. } => {
                 count(&self.counters.conflicts);
                 conflict("rows kept changing under the closure", resource)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::queue::Size;
 use crate::core::act::Act;
 use crate::core::audit::Brought;
+use crate::core::authority::Unit;
 use crate::core::claim::Open;
 use crate::core::decide::Asked;
 use crate::core::effect::Staged;
@@ -59,7 +60,8 @@ impl Draft {
         Self::telling(asked, policy, act, told, staged)
     }
 
-    fn telling(
+    /// Of an act that brings along what its entry says.
+    pub fn telling(
         asked: &Arc<Asked>,
         policy: &Policy,
         act: Act,
@@ -111,6 +113,11 @@ pub(crate) enum Verdict {
     Enqueued(Vec<MessageId>),
     /// Each message as it is now; none of one that could not be moved on.
     Posted(Vec<Option<Status>>),
+    /// Whose the tenant is now, and the entry that said so.
+    Unit {
+        unit: Unit,
+        version: u64,
+    },
     Fault(Error),
 }
 

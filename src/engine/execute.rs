@@ -11,7 +11,6 @@ use super::draft::{Draft, Verdict};
 use super::inside::Inside;
 use super::places::{End, Entered, PlaceGuard};
 use super::read::Known;
-use super::settings::Authority;
 use super::staging::{Ids, Staging};
 use super::{Engine, FULL_RETRY, told};
 use crate::core::act::Act;
@@ -31,7 +30,7 @@ impl Engine {
     pub fn execute(&self, asked: &Arc<Asked>, wait: Option<Duration>, run: Run<'_>) -> Result<Reply, Error> {
         self.not_inside()?;
         let policy = *self.settings.policy(&asked.scope.operation);
-        if let Some(refused) = self.refused(asked) {
+        if let Some(refused) = self.refused(asked)? {
             return Ok(refused);
         }
         let deadline = Deadline::after(wait.unwrap_or(policy.wait));
@@ -53,16 +52,13 @@ impl Engine {
     }
 
     /// Refusals before anything is looked at.
-    pub(super) fn refused(&self, asked: &Asked) -> Option<Reply> {
-        let decider = self.settings.authority.as_ref()?;
-        match decider(&asked.scope) {
-            Authority::Here => None,
-            Authority::Elsewhere(owner) => {
-                let reply = Reply::Refused(Refused::NotAuthoritative { owner });
-                self.tally(&reply);
-                Some(reply)
-            }
+    pub(super) fn refused(&self, asked: &Asked) -> Result<Option<Reply>, Error> {
+        let owner = self.owner_of(&asked.scope)?;
+        let reply = owner.map(|owner| Reply::Refused(Refused::NotAuthoritative { owner }));
+        if let Some(reply) = &reply {
+            self.tally(reply);
         }
+        Ok(reply)
     }
 
     /// Looks the scope up and takes its place if it is free.
@@ -241,7 +237,7 @@ impl Engine {
         if record.is_outcome() {
             self.index.publish(&asked.imprint, &record);
         }
-        let mut finished = record.finished(record.entry.at);
+        let mut finished = record.finished(record.finished_at());
         // The first caller has what it just made, kept or not.
         finished.body = Body::Present(body);
         if let Some(guard) = guard {

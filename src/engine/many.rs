@@ -142,8 +142,10 @@ impl<'e> Call<'e> {
         if let Err(inside) = engine.not_inside() {
             return Joined::Answered(Err(inside));
         }
-        if let Some(refused) = engine.refused(asked) {
-            return Joined::Answered(Ok(refused));
+        match engine.refused(asked) {
+            Ok(None) => {}
+            Ok(Some(refused)) => return Joined::Answered(Ok(refused)),
+            Err(error) => return Joined::Answered(Err(error)),
         }
         let policy = *engine.settings.policy(&asked.scope.operation);
         let mut guard = None;

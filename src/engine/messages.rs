@@ -23,7 +23,7 @@ use crate::core::message::step::{End, Event, Move};
 use crate::core::message::{Letter, MESSAGES_MAX, MessageId, NewMessage, Post, Stage, Status};
 use crate::core::name::{Key, Operation, Scope, ScopeDigest, Tenant};
 use crate::core::record::Entry;
-use crate::core::reply::Reply;
+use crate::core::reply::{Refused, Reply};
 use crate::core::row::{Row, RowKey};
 use crate::core::text::Text;
 use crate::core::time::Timestamp;
@@ -59,10 +59,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         let asked = self.post_asked(tenant)?;
-        if self.refused(&asked).is_some() {
-            let text = "another store has the authority over this tenant: nothing was written";
-            return Err(Error::new(ErrorKind::Unavailable, text));
-        }
+        self.check_authority(&asked.scope)?;
         if !self.has_room() {
             return Err(Error::new(ErrorKind::Unavailable, "the disk is full: nothing was written"));
         }
@@ -104,6 +101,7 @@ impl Engine {
             return Err(Error::invalid(format!("there is no message {}", one.id)));
         };
         let (id, asked) = (one.id, self.post_asked(&status.tenant())?);
+        self.check_authority(&asked.scope)?;
         let act = Act::Post { moves: vec![one], evidence: Some(evidence) };
         match self.submit_post(&asked, act, Staged::default(), &Arc::from(actor))? {
             Verdict::Posted(moved) if moved.iter().all(Option::is_some) => Ok(()),
@@ -146,7 +144,8 @@ impl Engine {
                     self.tally_move(end, moved.first().and_then(Option::as_ref));
                     JobEnd::Done
                 }
-                Verdict::Stale => JobEnd::NotOurs,
+                // It is taken, or over, or its tenant another store's.
+                Verdict::Stale | Verdict::Reply { reply: Reply::Refused(_), .. } => JobEnd::NotOurs,
                 Verdict::Again { resource, .. } => {
                     count(&self.counters.conflicts);
                     let text = format!("rows kept changing under the job ({resource})");
@@ -292,7 +291,7 @@ impl Engine {
         &self.post
     }
 
-    fn submit_post(
+    pub(super) fn submit_post(
         &self,
         asked: &Arc<Asked>,
         act: Act,
@@ -304,7 +303,7 @@ impl Engine {
     }
 
     /// What the journal lists an act on messages under.
-    fn post_asked(&self, tenant: &Tenant) -> Result<Arc<Asked>, Error> {
+    pub(super) fn post_asked(&self, tenant: &Tenant) -> Result<Arc<Asked>, Error> {
         let scope = Scope { tenant: tenant.clone(), operation: MESSAGES, key: ALL };
         let mut parts = Parts::new();
         parts.bytes("messages", b"");
@@ -348,6 +347,9 @@ impl Engine {
 fn unexpected(verdict: Verdict) -> Error {
     match verdict {
         Verdict::Fault(error) => error,
+        Verdict::Reply { reply: Reply::Refused(Refused::NotAuthoritative { owner }), .. } => {
+            Error::not_authoritative(&owner)
+        }
         _ => Error::new(ErrorKind::Unavailable, "nothing was written; try again"),
     }
 }

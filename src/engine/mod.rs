@@ -1,13 +1,16 @@
 //! Runs commands: clock, queue, writer, reader, places, opening. Owns threads' meeting points and the life of
 //! the file; rules are the core's, bytes are `db`'s. User code never runs inside a write transaction.
 
+pub(crate) mod authority;
 pub(crate) mod cases;
 pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod counters;
 mod draft;
 mod execute;
+pub(crate) mod export;
 mod file;
+pub(crate) mod import;
 mod inside;
 mod leases;
 mod line;
@@ -70,6 +73,8 @@ pub(crate) struct Engine {
     room: Room,
     /// The whole file was checked, when it was opened or by the scrub since.
     checked: AtomicBool,
+    /// Whether a tenant may be another store's: usually none is, and nobody looks.
+    has_units: AtomicBool,
 }
 
 /// Answers to one submission: one verdict a draft, or why none was written.

@@ -18,6 +18,7 @@ use super::replay_index::ReplayIndex;
 use super::settings::Settings;
 use super::writer::CLASSES_MAX;
 use super::{Engine, Room, random};
+use crate::core::authority::Units;
 use crate::core::error::{Error, ErrorKind};
 use crate::core::policy::{Policy, Windows};
 use crate::core::record::ClassId;
@@ -50,13 +51,15 @@ impl Engine {
     ) -> Result<Self, NotOpen> {
         let birth = if may_create {
             let now = settings.clock.now();
-            Some(Birth { store_id: random()?, scope_mode: settings.scope_mode, now })
+            let Settings { scope_mode, owns_nothing, .. } = settings;
+            Some(Birth { store_id: random()?, scope_mode, owns_nothing, now })
         } else {
             None
         };
         let opened = open::open(&disk, how(&settings, disk_was_full), birth)
             .map_err(|fault| unopened(&*disk, fault))?;
         check_classes(&opened.db, &settings)?;
+        check_authority(&opened.db, &settings)?;
         let Opened { db, mut state, checked } = opened;
         let clock = EngineClock::new(
             Arc::clone(&settings.clock),
@@ -75,6 +78,7 @@ impl Engine {
             leases: Leases::new(),
             post: PostOffice::default(),
             opened: clock.monotonic(),
+            has_units: AtomicBool::new(db.units() != Units::AllOurs),
             queue: Queue::new(settings.queue_max, settings.batch),
             counters: Counters::default(),
             file: Life::new(File::Open { slot: Slot::new(db), opening: 1 }),
@@ -221,6 +225,18 @@ fn reserve(disk: &dyn Disk, bytes: u64) -> Result<bool, NotOpen> {
             _ => Err(unopened(disk, Unopened::Disk(fault))),
         },
     }
+}
+
+/// Refuses to open a store that decides about every tenant as one that decides about none: two that decide
+/// about one would both run its commands.
+fn check_authority(db: &Db, settings: &Settings) -> Result<(), Error> {
+    if settings.owns_nothing && !db.identity().owns_nothing {
+        return Err(Error::invalid(
+            "`owns_nothing` is fixed when the file is created, and this file was created without it: it owns \
+             every tenant that it has not handed over",
+        ));
+    }
+    Ok(())
 }
 
 fn check_classes(db: &Db, settings: &Settings) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use super::Engine;
 use super::counters::{Counts, count};
 use super::inside::Inside;
 use super::replay_index::AnswerBuffer;
+use crate::core::authority::Units;
 use crate::core::claim::{Moment, Uptime};
 use crate::core::decide::{Answer, Asked, Command, NoRows, OpenView, Purpose, View, decide};
 use crate::core::error::Error;
@@ -102,8 +103,15 @@ impl Engine {
         }
         let stamp = self.index.stamp(asked.digest);
         // What is open first: what ends between the two looks is then seen as ended.
-        let look = |db: &Db| Ok((db.open_row(asked.digest)?, db.record(asked.digest)?));
-        let (open, record) = self.read(look)?;
+        let look = |db: &Db| {
+            let elsewhere = db.elsewhere(&asked.scope.tenant)?;
+            Ok((elsewhere, db.open_row(asked.digest)?, db.record(asked.digest)?))
+        };
+        let (elsewhere, open, record) = self.read(look)?;
+        if let Some(owner) = elsewhere {
+            let owner = owner.to_string();
+            return Ok(Known::Reply(Reply::Refused(Refused::NotAuthoritative { owner })));
+        }
         if let Some(record) = record.as_ref().filter(|record| record.may_be_remembered()) {
             self.index.fill(asked.digest, record, stamp);
         }
@@ -134,6 +142,8 @@ impl Engine {
             clock_settled: self.clock.settled(),
             uptime,
             has_room: true,
+            // Looked up where the scope is.
+            units: Units::AllOurs,
         };
         match decide(&view, asked, &Command::Ask(purpose), now, policy).answer {
             Answer::Reply(reply) => Ok(Known::Reply(reply)),

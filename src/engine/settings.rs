@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub clock_settle: Duration,
     pub owner: Arc<str>,
     pub authority: Option<Arc<Decider>>,
+    /// A file that is created decides only about tenants that are handed to it.
+    pub owns_nothing: bool,
 }
 
 impl Settings {

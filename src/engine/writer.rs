@@ -16,6 +16,7 @@ use super::leases::Leases;
 use super::post::PostOffice;
 use crate::core::act::Act;
 use crate::core::audit::{self, Brought};
+use crate::core::authority::Units;
 use crate::core::claim::{self, Uptime};
 use crate::core::decide::{Answer, Command, Decision, OpenView, Rows, View, decide, footprint};
 use crate::core::error::{Error, ErrorKind};
@@ -54,18 +55,21 @@ struct Page<'d> {
     accepted: Vec<Accepted<'d>>,
     /// Whether a row of an open command stands among the rows: usually none does, and none is looked for.
     has_open: bool,
+    /// What is known of tenants: in the file, or as this batch leaves it.
+    units: Units,
     stale: u64,
     overtaken: u64,
 }
 
 impl Page<'_> {
-    fn for_commands(commands: usize) -> Self {
+    fn for_commands(commands: usize, units: Units) -> Self {
         Self {
             records: HashMap::with_capacity(commands),
             rows: PageRows { list: Vec::with_capacity(commands), places: HashMap::with_capacity(commands) },
             classes: BTreeMap::new(),
             accepted: Vec::with_capacity(commands),
             has_open: false,
+            units,
             stale: 0,
             overtaken: 0,
         }
@@ -163,7 +167,7 @@ pub(crate) fn write(
     let (now, monotonic) = desk.clock.both();
     let uptime = Uptime { now: claim::Moment::at(tail.epoch, monotonic), opened: millis(desk.opened) };
     let moment = Moment { now, settled: desk.clock.settled(), uptime, desk };
-    let mut page = Page::for_commands(drafts.len());
+    let mut page = Page::for_commands(drafts.len(), db.units());
     let written = decided_and_committed(db, &mut page, &mut next, drafts, moment);
     if let Err(failed) = written {
         // No grant of it reaches anybody.
@@ -255,7 +259,9 @@ fn one<'d>(
             next.count_post(page.rows.row(&key), row.as_ref());
         } else if key.is_open() {
             page.has_open = true;
-            next.count_open(open_row.as_ref(), row.as_ref());
+            next.count_open(page.rows.row(&key), row.as_ref());
+        } else if key.is_unit() {
+            page.units = Units::Listed { owns_rest: !db.identity().owns_nothing };
         }
         page.rows.put_changed(key, row, position.seq);
     }
@@ -293,6 +299,7 @@ fn decided(
         clock_settled: moment.settled,
         uptime: moment.uptime,
         has_room: next.open < moment.desk.open_max,
+        units: page.units,
     };
     let command = Command::Act { act: &draft.act, told: &draft.told, staged: &draft.staged };
     decide(&view, &draft.asked, &command, moment.now, &draft.policy)
@@ -333,6 +340,7 @@ fn verdict(db: &Db, page: &Page<'_>, draft: &Draft, decided: Decided) -> Result<
         }
         Answer::Enqueued(ids) => Verdict::Enqueued(ids),
         Answer::Posted(moved) => Verdict::Posted(moved),
+        Answer::Unit { unit, version } => Verdict::Unit { unit, version },
         Answer::Fault(fault) => Verdict::Fault(fault),
         Answer::Run => unreachable!("nobody asks here whether it may run"),
     })
@@ -340,6 +348,14 @@ fn verdict(db: &Db, page: &Page<'_>, draft: &Draft, decided: Decided) -> Result<
 
 /// Brings the rows of the command's footprint onto the page.
 fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
+    if page.units != Units::AllOurs {
+        let key = RowKey::unit(&draft.asked.scope.tenant);
+        if !page.rows.has(&key)
+            && let Some(row) = db.row(&key)?
+        {
+            page.rows.put_loaded(&key, row);
+        }
+    }
     if draft.asked.is_protected
         && let Some(row) = db.open_row(draft.asked.digest)?
     {
@@ -363,7 +379,9 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
             page.rows.put_loaded(key, row.outline());
         }
     }
-    if draft.staged.makes_rows() || matches!(draft.act, Act::Post { .. } | Act::Job(_)) {
+    if draft.staged.makes_rows()
+        || matches!(draft.act, Act::Post { .. } | Act::Job(_) | Act::Clear { .. } | Act::Bring { .. })
+    {
         load_post(db, page, draft)?;
     }
     Ok(())
@@ -373,7 +391,7 @@ fn load(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
 fn load_post(db: &Db, page: &mut Page<'_>, draft: &Draft) -> Result<(), Fault> {
     let mut looked: HashSet<RowKey> = HashSet::new();
     loop {
-        let keys = footprint(&draft.act, &draft.staged, &draft.asked.scope.tenant, &page.rows);
+        let keys = footprint(&draft.act, &draft.staged, &draft.asked.scope.tenant, &page.rows, page.units);
         let mut is_complete = true;
         for key in keys {
             if !page.rows.has(&key) && looked.insert(key.clone()) {
@@ -417,7 +435,9 @@ fn accept<'d>(
     next.last_seq = position.seq;
     page.classes.entry(position.class).or_insert(windows);
     if record.is_outcome() {
-        page.records.insert(draft.asked.digest, Arc::clone(&record));
+        // One that was known before has its earlier generation.
+        let known = page.records.insert(draft.asked.digest, Arc::clone(&record));
+        next.records += u64::from(known.is_none());
     }
     page.accepted.push(Accepted { draft, record: Arc::clone(&record), open_before });
     record
@@ -430,7 +450,10 @@ fn maker(db: &Db, page: &Page<'_>, tenant: &Tenant, made: Position) -> Result<Op
     let record = match of_batch.ok().map(|at| &page.accepted[at].record) {
         Some(record) => Some(record.entry.scope.clone()),
         None => match db.entry(made) {
-            Ok(record) => record.map(|record| record.entry.scope.clone()),
+            // What was brought from another store was made there, nobody knows by which command.
+            Ok(record) => record
+                .filter(|record| record.entry.transition != Transition::Brought)
+                .map(|record| record.entry.scope.clone()),
             // Who made it is told where it can be; that it is taken is sure.
             Err(Fault::Damaged(_) | Fault::Newer(_)) => None,
             Err(fault) => return Err(fault),

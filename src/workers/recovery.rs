@@ -160,6 +160,10 @@ impl Recovery {
         if open.phase == Phase::Processing && !is_over {
             return Ok(Came::Nothing);
         }
+        if engine.elsewhere(&open.scope.tenant)?.is_some() {
+            // It is the other store's to find out.
+            return Ok(Came::Nothing);
+        }
         if open.may_be_taken_over(engine.settings().policy(&open.scope.operation)) {
             return self.run_on(store, open);
         }

@@ -24,6 +24,7 @@ pub struct Read {
     pub store_id: [u8; 16],
     pub scope_mode: u64,
     pub created_at: u64,
+    pub owns_nothing: bool,
     /// What the newest commit says of the store.
     pub said: State,
     pub classes: BTreeMap<u16, [u64; 3]>,
@@ -57,6 +58,7 @@ impl Read {
             store_id: identity.array(),
             scope_mode: identity.number(),
             created_at: identity.number(),
+            owns_nothing: identity.bool(),
             said: State::read(&mut written),
             classes: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -239,7 +241,11 @@ impl Read {
     pub fn open_commands(&self) -> impl Iterator<Item = (&Row, &Open)> {
         self.rows.values().filter_map(|row| match &row.content {
             Content::Open(open) => Some((row, &**open)),
-            Content::Value(..) | Content::Removed | Content::Held(_) | Content::Post(_) => None,
+            Content::Value(..)
+            | Content::Removed
+            | Content::Held(_)
+            | Content::Post(_)
+            | Content::Unit(_) => None,
         })
     }
 
@@ -388,6 +394,7 @@ impl Read {
                     What::Known(_) => b"k",
                     What::Mark => b"daw",
                 },
+                Content::Unit(_) => b"h",
                 _ => b"tsuvo",
             };
             assert!(tag.contains(&key[0]), "a row of another kind");

@@ -8,6 +8,8 @@
 )]
 #![allow(clippy::pedantic, clippy::type_complexity, reason = "tests are read for their promise")]
 
+mod authority;
+mod authority_crash;
 mod claims;
 mod claims_crash;
 mod classes;
@@ -44,6 +46,7 @@ mod outcomes;
 mod properties;
 mod races;
 mod recovery;
+mod regions;
 mod replays;
 #[cfg(all(feature = "cli", unix))]
 mod run;

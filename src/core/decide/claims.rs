@@ -139,7 +139,7 @@ impl Decider<'_> {
 
     /// A stale token changes nothing. A completion that comes too late leaves an entry, for it says that
     /// something took effect which was decided otherwise.
-    fn fenced(&self, token: u64, deed: &Deed, told: &Arc<Told>) -> Decision {
+    pub(super) fn fenced(&self, token: u64, deed: &Deed, told: &Arc<Told>) -> Decision {
         if !matches!(deed, Deed::Finish) {
             return answer(Answer::FenceLost);
         }

@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Applying, Decider, Decision, Rows, answer};
+use super::authority::owner_elsewhere;
+use super::{Answer, Applying, Decider, Decision, Rows, Units, answer};
 use crate::core::act::Act;
 use crate::core::audit::Layout;
 use crate::core::effect::Staged;
@@ -100,6 +101,7 @@ impl Decider<'_> {
         let position = self.view.position;
         Posting {
             before: self.view.rows,
+            units: self.view.units,
             position,
             when: When { now: self.now, uptime: self.view.uptime, seq: position.seq },
             made: 0,
@@ -112,7 +114,13 @@ impl Decider<'_> {
 
 /// The rows that a draft's messages need, as far as they can be told from those that `rows` has. To be asked
 /// again with the answer loaded, until it names none that was not asked for.
-pub(crate) fn footprint(act: &Act, staged: &Staged, tenant: &Tenant, rows: &dyn Rows) -> Vec<RowKey> {
+pub(crate) fn footprint(
+    act: &Act,
+    staged: &Staged,
+    tenant: &Tenant,
+    rows: &dyn Rows,
+    units: Units,
+) -> Vec<RowKey> {
     let mut keys: Vec<RowKey> = staged.events.iter().map(|(stream, _)| stream.clone()).collect();
     let queue = |keys: &mut Vec<RowKey>, key: RowKey| {
         if let Some(Post::Queue(queue)) = rows.row(&key).and_then(Row::post) {
@@ -127,6 +135,11 @@ pub(crate) fn footprint(act: &Act, staged: &Staged, tenant: &Tenant, rows: &dyn 
             queue(&mut keys, RowKey::queue(tenant, &message.destination, order));
         }
     }
+    match act {
+        Act::Clear { keys: cleared, .. } => keys.extend(cleared.iter().cloned()),
+        Act::Bring { rows, .. } => keys.extend(rows.iter().map(|(key, ..)| key.clone())),
+        _ => {}
+    }
     let moves = match act {
         Act::Post { moves, .. } => moves.as_slice(),
         Act::Job(end) => std::slice::from_ref(end),
@@ -136,6 +149,7 @@ pub(crate) fn footprint(act: &Act, staged: &Staged, tenant: &Tenant, rows: &dyn 
         let key = RowKey::message(one.id);
         if let Some(status) = rows.row(&key).and_then(Row::status) {
             keys.extend(status.next.map(RowKey::message));
+            keys.extend((units != Units::AllOurs).then(|| RowKey::unit(&status.tenant())));
             if let Some(key) = status.queue_key() {
                 queue(&mut keys, key);
             }
@@ -148,6 +162,7 @@ pub(crate) fn footprint(act: &Act, staged: &Staged, tenant: &Tenant, rows: &dyn 
 /// Rows of messages as one entry leaves them.
 struct Posting<'v> {
     before: &'v dyn Rows,
+    units: Units,
     position: Position,
     when: When,
     /// Messages that were made.
@@ -211,6 +226,9 @@ impl Posting<'_> {
     fn step(&mut self, one: &Move) -> Option<Status> {
         let row = self.row(&RowKey::message(one.id))?;
         let (version, before) = (row.version, row.status()?.clone());
+        if owner_elsewhere(self.units, &before.tenant(), self.before).is_some() {
+            return None;
+        }
         let mut after = before.after(version, one.guard, &one.event, &self.when)?;
         match (before.is_in_order(), after.is_in_order()) {
             (true, false) => {

@@ -37,6 +37,8 @@ struct Rules {
     contract: Contract,
     takeover: Takeover,
     attempts_max: u32,
+    /// Whether the tenant may be handed over.
+    hands_over: bool,
     /// Whether people and workers find out about one step, and not only about all of a command.
     verdicts: bool,
 }
@@ -49,6 +51,8 @@ struct World {
     keys: Vec<Scoped>,
     /// The claim that each owner believes to hold: a key and a token.
     owners: Vec<Option<(usize, u64)>>,
+    /// Who decides about the tenant, once it was handed over.
+    unit: Option<Row>,
 }
 
 #[derive(Clone, Default)]
@@ -107,6 +111,7 @@ enum Event {
         key: usize,
     },
     Crash,
+    HandOver,
     Lapse {
         key: usize,
     },
@@ -150,12 +155,15 @@ const STEP: Text = Text::constant("charge");
 impl World {
     fn new(rules: Rules) -> Self {
         let keys = vec![Scoped::default(); rules.keys];
-        Self { seq: 0, epoch: 1, keys, owners: vec![None; rules.owners] }
+        Self { seq: 0, epoch: 1, keys, owners: vec![None; rules.owners], unit: None }
     }
 
     /// Everything that can happen next.
     fn events(&self, rules: Rules) -> Vec<Event> {
         let mut events = vec![Event::Crash];
+        if rules.hands_over && self.unit.is_none() {
+            events.push(Event::HandOver);
+        }
         for key in 0..rules.keys {
             events.extend([
                 Event::Execute { key },
@@ -202,11 +210,25 @@ impl World {
                     scoped.is_settled = false;
                 }
             }
+            Event::HandOver => next.hand_over(rules),
             Event::LeaseOver { key } => next.keys[key].is_live = false,
             Event::Settled { key } => next.keys[key].is_settled = !self.keys[key].is_live,
             _ => return next.acted(event, rules),
         }
         Some(next)
+    }
+
+    /// The tenant is another store's from now on: one row says so, and no other changes.
+    fn hand_over(&mut self, rules: Rules) {
+        let asked = Asked { is_protected: false, ..asked(0) };
+        let act = Act::HandOver { to: Text::constant("south") };
+        let told = Arc::new(told_of(&asked, Event::HandOver, &act));
+        let Changes { entry, mut rows } = self.decided(0, &asked, &act, &told, rules).changes;
+        assert!(entry.is_some_and(|entry| entry.transition == Transition::HandedOver));
+        let (key, row) = rows.pop().unwrap();
+        assert!(rows.is_empty() && key == RowKey::unit(&asked.scope.tenant));
+        self.seq += 1;
+        self.unit = row;
     }
 
     fn acted(mut self, event: Event, rules: Rules) -> Option<Self> {
@@ -299,7 +321,7 @@ impl World {
             Event::Resolve { key, finished: true } => found(key, version(key), Finding::Finished),
             Event::Resolve { key, finished: false } => found(key, version(key), Finding::NotApplied),
             Event::ResolveLate { key } => found(key, version(key).wrapping_sub(1), Finding::Finished),
-            Event::Crash | Event::LeaseOver { .. } | Event::Settled { .. } => return None,
+            Event::Crash | Event::HandOver | Event::LeaseOver { .. } | Event::Settled { .. } => return None,
         })
     }
 
@@ -313,11 +335,12 @@ impl World {
         let view = View {
             record: scoped.record.as_ref(),
             open,
-            rows: &NoRows,
+            rows: &UnitRow(self.unit.as_ref()),
             position: Position { class: ClassId(1), seq: self.seq + 1 },
             clock_settled: None,
             uptime: Uptime { now: Moment { epoch: self.epoch, monotonic }, opened: began },
             has_room: true,
+            units: if self.unit.is_some() { Units::Listed { owns_rest: true } } else { Units::AllOurs },
         };
         let policy = Policy::new().takeover(rules.takeover);
         let command = Command::Act { act, told, staged: &Staged::default() };
@@ -336,6 +359,13 @@ impl World {
     ) {
         let open = before.row.as_ref().and_then(Row::open);
         let changes = entry.filter(|entry| entry.transition != Transition::Differed);
+        // A tenant that was handed over changes no more, and nobody is told to run.
+        if self.unit.is_some() {
+            assert!(changes.is_none(), "{event:?} changed what was handed over");
+            let is_told = matches!(answer, Answer::Reply(Reply::Refused(_)) | Answer::FenceLost)
+                || matches!((answer, act), (Answer::DoneBefore, Act::Claimed { .. }));
+            assert!(is_told, "{event:?} was not refused");
+        }
         // 6: a stale token changes nothing.
         if let Act::Claimed { token, .. } = act {
             let holds = open.is_some_and(|open| open.token == *token && open.phase == Phase::Processing);
@@ -390,7 +420,7 @@ impl World {
         }
         numbers.extend(self.owners.iter().flatten().map(|(_, token)| *token));
         let rank = |number: u64| numbers.iter().position(|known| *known == number).unwrap_or(99) as u8;
-        let mut essence = Vec::new();
+        let mut essence = vec![u8::from(self.unit.is_some())];
         for scoped in &self.keys {
             essence.extend([u8::from(scoped.is_live), u8::from(scoped.is_settled)]);
             essence.extend([scoped.outcomes as u8, scoped.calls_out.min(1) as u8, scoped.points as u8]);
@@ -466,6 +496,15 @@ fn told_of(asked: &Asked, event: Event, act: &Act) -> Told {
     };
     Told::new(&asked.scope, &asked.fingerprint, Outcome::succeeded(code), &actor)
         .saying(act.token(), act.facts())
+}
+
+/// The row of the tenant and no other.
+struct UnitRow<'r>(Option<&'r Row>);
+
+impl Rows for UnitRow<'_> {
+    fn row(&self, key: &RowKey) -> Option<&Row> {
+        self.0.filter(|_| key.is_unit())
+    }
 }
 
 /// A state of one scope, as the design's table names it.
@@ -554,7 +593,15 @@ fn every_small_world_keeps_what_always_holds() {
     let mut seen = BTreeSet::new();
     for contract in [Contract::Idempotent, Contract::Queryable, Contract::Neither] {
         for takeover in [Takeover::Never, Takeover::Allowed] {
-            let one = Rules { owners: 2, keys: 1, contract, takeover, attempts_max: 3, verdicts: true };
+            let one = Rules {
+                owners: 2,
+                keys: 1,
+                contract,
+                takeover,
+                attempts_max: 3,
+                hands_over: true,
+                verdicts: true,
+            };
             let (states, steps) = walk(one, &mut seen);
             println!("{contract:?}, takeover {takeover:?}, one key: {states} states, {steps} steps");
             assert!(states > 100, "the walk came nowhere");
@@ -575,6 +622,7 @@ fn two_keys_do_not_touch_one_another() {
         contract: Contract::Queryable,
         takeover: Takeover::Never,
         attempts_max: 1,
+        hands_over: false,
         verdicts: false,
     };
     let (states, steps) = walk(rules, &mut BTreeSet::new());

@@ -118,6 +118,27 @@ impl Status {
         }
     }
 
+    /// The message as it leaves its store at `now`: an attempt under way is one whose end is not known.
+    pub fn leaving(&self, now: Timestamp) -> Self {
+        let when = When { now, uptime: Uptime::default(), seq: 0 };
+        match &self.stage {
+            Stage::Flying(flight) => self.doubtful(*flight, LAPSED, &when),
+            _ => self.clone(),
+        }
+    }
+
+    /// The message as it arrives in another store, whose numbers and clock know nothing of an attempt that is
+    /// in doubt: until nothing of it can arrive any more is counted anew.
+    pub fn arriving(&self, when: &When) -> Self {
+        let anew = Flight { token: when.seq, errand: Errand::Send, started: when.uptime.now };
+        let stage = match &self.stage {
+            Stage::Unsure { due, .. } => Stage::Unsure { due: *due, flight: anew },
+            Stage::Unknown { since, .. } => Stage::Unknown { since: *since, flight: anew },
+            other => other.clone(),
+        };
+        Self { stage, ..self.clone() }
+    }
+
     fn taken(&self, is_job: bool, when: &When) -> Option<Self> {
         let flight = |errand| Flight { token: when.seq, errand, started: when.uptime.now };
         let mut next = self.clone();

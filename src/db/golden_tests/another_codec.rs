@@ -16,6 +16,7 @@ struct WIdentity {
     store_id: [u8; 16],
     scope_mode: Mode,
     created_at: u64,
+    owns_nothing: bool,
 }
 
 #[derive(SchemaRead)]
@@ -141,6 +142,7 @@ enum WFact {
     NotApplied { step: String },
     Reached { point: String, digest: [u8; 32] },
     Because(WEvidence),
+    Brought { at: u64, ended_by: u8, made: u64, count: u32 },
 }
 
 #[derive(SchemaRead, Debug, PartialEq)]
@@ -164,6 +166,14 @@ enum WContent {
     Held(WResource),
     Open(WOpen),
     Post(WPost),
+    Unit(WUnit),
+}
+
+#[derive(SchemaRead, Debug, PartialEq)]
+enum WUnit {
+    Owned { epoch: u64 },
+    HandedOver { to: String, epoch: u64 },
+    Arriving { from: String, epoch: u64 },
 }
 
 #[derive(SchemaRead, Debug, PartialEq)]
@@ -313,7 +323,7 @@ macro_rules! read {
 fn reads_meta_and_classes() {
     let read = read!("identity" as WIdentity);
     assert_eq!((read.store_id, read.created_at), (identity().store_id, identity().created_at.0));
-    assert!(matches!(read.scope_mode, Mode::PerTenant));
+    assert!(matches!(read.scope_mode, Mode::PerTenant) && read.owns_nothing);
     let (read, wrote) = (read!("state" as WState), state());
     assert_eq!((read.epoch, read.last_time, read.last_seq), (wrote.epoch, wrote.last_time.0, wrote.last_seq));
     assert_eq!(read.clock_settled, wrote.clock_settled.map(|time| time.0));
@@ -387,6 +397,7 @@ fn reads_entries() {
             WFact::NotApplied { step: "mail".to_owned() },
             WFact::Reached { point: "reserved".to_owned(), digest: [0xAC; 32] },
             WFact::Because(because),
+            WFact::Brought { at: 65_536, ended_by: 6, made: 1 << 63, count: 3 },
         ]
     );
     let print = read.fingerprint;
@@ -504,4 +515,14 @@ fn reads_open_commands() {
     let open = read_open(read!("row, open, settled" as WRow));
     assert_eq!(open.phase, WPhase::Unknown { since: 1_796_040_060_000, is_settled: true });
     assert_eq!(open.steps[0].state, WStepState::NotApplied);
+}
+
+#[test]
+fn reads_rows_of_tenants() {
+    let unit = |read: WRow| if let WContent::Unit(unit) = read.content { unit } else { panic!() };
+    assert_eq!(unit(read!("row, owned" as WRow)), WUnit::Owned { epoch: 251 });
+    let over = WUnit::HandedOver { to: "south".to_owned(), epoch: 250 };
+    assert_eq!(unit(read!("row, handed over" as WRow)), over);
+    let arriving = WUnit::Arriving { from: "north".to_owned(), epoch: 252 };
+    assert_eq!(unit(read!("row, arriving" as WRow)), arriving);
 }

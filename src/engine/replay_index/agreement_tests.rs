@@ -12,6 +12,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::core::authority::Units;
 use crate::core::claim::Uptime;
 use crate::core::decide::{Answer, Asked, Command, NoRows, Purpose, View, decide};
 use crate::core::fingerprint::{Compare, Fingerprint, Parts};
@@ -139,6 +140,7 @@ fn decided(record: &Record, asked: &Asked, now: Timestamp, policy: &Policy) -> O
         clock_settled: None,
         uptime: Uptime::default(),
         has_room: true,
+        units: Units::AllOurs,
     };
     match decide(&view, asked, &Command::Ask(Purpose::Execute), now, policy).answer {
         Answer::Reply(reply) => Some(reply),

@@ -175,6 +175,7 @@ pub enum Fact {
     NotApplied(String),
     Reached(String, [u8; 32]),
     Because(Evidence),
+    Brought(u64, u8, u64, u64),
 }
 
 impl Fact {
@@ -185,6 +186,7 @@ impl Fact {
             2 => Self::NotApplied(cursor.text()),
             3 => Self::Reached(cursor.text(), cursor.array()),
             4 => Self::Because(Evidence::read(cursor)),
+            5 => Self::Brought(cursor.number(), cursor.byte(), cursor.number(), cursor.number()),
             other => panic!("a fact of kind {other}"),
         }
     }
@@ -213,6 +215,13 @@ impl Fact {
             Self::Because(evidence) => {
                 out.push(4);
                 evidence.layout(out);
+            }
+            Self::Brought(at, ended_by, made, count) => {
+                out.push(5);
+                put_u64(out, *at);
+                out.push(*ended_by);
+                put_u64(out, *made);
+                put_u32(out, *count);
             }
         }
     }

@@ -225,12 +225,12 @@ impl Entry {
 
     /// Whether the scope is finished by it.
     pub fn is_outcome(&self) -> bool {
-        matches!(self.transition, 1 | 6 | 10 | 13)
+        matches!(self.transition, 1 | 6 | 10 | 13 | 25)
     }
 
     /// Whether it is of a scope that can be looked up.
     pub fn has_scope(&self) -> bool {
-        !matches!(self.transition, 2 | 16..=20)
+        !matches!(self.transition, 2 | 16..=24 | 27)
     }
 
     pub fn scope_digest(&self, mode: u64) -> [u8; 16] {
@@ -335,6 +335,15 @@ pub enum Content {
     Held(Resource),
     Open(Box<Open>),
     Post(Post),
+    Unit(Unit),
+}
+
+/// Who decides about a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Owned(u64),
+    HandedOver(String, u64),
+    Arriving(String, u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -358,6 +367,12 @@ impl Row {
                 2 => Content::Held(cursor.resource()),
                 3 => Content::Open(Box::new(Open::read(&mut cursor))),
                 4 => Content::Post(Post::read(&mut cursor)),
+                5 => Content::Unit(match cursor.number() {
+                    0 => Unit::Owned(cursor.number()),
+                    1 => Unit::HandedOver(cursor.text(), cursor.number()),
+                    2 => Unit::Arriving(cursor.text(), cursor.number()),
+                    other => panic!("a tenant of kind {other}"),
+                }),
                 other => panic!("a content of kind {other}"),
             },
         };
@@ -387,6 +402,16 @@ impl Row {
             Content::Post(post) => {
                 out.push(4);
                 post.layout(&mut out);
+            }
+            Content::Unit(unit) => {
+                let (number, name, epoch) = match unit {
+                    Unit::Owned(epoch) => (0, None, epoch),
+                    Unit::HandedOver(to, epoch) => (1, Some(to), epoch),
+                    Unit::Arriving(from, epoch) => (2, Some(from), epoch),
+                };
+                out.extend([5, number]);
+                name.iter().for_each(|name| put(&mut out, name.as_bytes()));
+                out.extend(epoch.to_be_bytes());
             }
         }
         sha(&[&out])

@@ -1,5 +1,6 @@
 //! The same pieces as bytes again, for tests that change a file with every checksum right.
 
+use super::Unit;
 use super::claims::{Evidence, Fact, Moment, Open, Phase, StepState};
 use super::reader::{
     Block, Content, Entry, Fingerprint, INDEX_NUMBER, Image, JOURNAL_NUMBER, KeptBody, Resource, Row, State,
@@ -90,6 +91,16 @@ impl Row {
             Content::Post(post) => {
                 out.push(4);
                 out.extend(&post.bytes);
+            }
+            Content::Unit(unit) => {
+                let (number, name, epoch) = match unit {
+                    Unit::Owned(epoch) => (0, None, epoch),
+                    Unit::HandedOver(to, epoch) => (1, Some(to), epoch),
+                    Unit::Arriving(from, epoch) => (2, Some(from), epoch),
+                };
+                out.extend([5, number]);
+                name.iter().for_each(|name| put_text(&mut out, name));
+                put_number(&mut out, *epoch);
             }
         }
         out
@@ -245,6 +256,13 @@ impl Fact {
             Self::Because(evidence) => {
                 out.push(4);
                 evidence.put(out);
+            }
+            Fact::Brought(at, ended_by, made, count) => {
+                out.push(5);
+                put_number(out, *at);
+                out.push(*ended_by);
+                put_number(out, *made);
+                put_number(out, *count);
             }
         }
     }
