@@ -10,6 +10,7 @@
 
 mod claims;
 mod claims_crash;
+mod claims_late;
 mod classes;
 #[cfg(feature = "cli")]
 mod cli;
