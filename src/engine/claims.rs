@@ -223,8 +223,8 @@ impl Engine {
         self.leases.is_cancel_asked(held.asked.digest, held.token)
     }
 
-    /// Whether a call that was declared with its claim may be made without another word to the file: the lease
-    /// lasts, and hardly any of its time to settle has passed.
+    /// Whether a call that was declared with its claim may be made without another word to the file: the
+    /// lease lasts, and hardly any of its time to settle has passed.
     pub fn is_just_declared(&self, held: &Held<'_>, step: &StepRecord) -> bool {
         let monotonic = self.clock.monotonic();
         let uptime = self.uptime(monotonic);

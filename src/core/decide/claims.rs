@@ -95,8 +95,8 @@ impl Decider<'_> {
             return answer(Answer::Reached(stored.value.clone()));
         }
         let mut open = Open::clone(view.open);
-        // In the order in which it was said: a call that did not apply may be declared again in the same commit,
-        // and then is open.
+        // In the order in which it was said: a call that did not apply may be declared again in the same
+        // commit, and then is open.
         if let Err(fault) = close(&mut open, moves).and_then(|()| self.declare(&mut open, &moves.declared)) {
             return answer(Answer::Fault(fault));
         }
