@@ -161,7 +161,7 @@ impl Claim {
                 );
                 return Err(Error::invalid(text));
             }
-            // Declared with the claim: there is nothing to write.
+            // Declared with the claim a moment ago: there is nothing to write.
             Some(StepState::Open) if !self.is_handed(step.name()) && self.is_fresh(step.name()) => {}
             Some(StepState::Open | StepState::NotApplied) | None => {
                 self.0.moves.declared.push(step.declared());
@@ -328,10 +328,13 @@ impl Claim {
         self.0.handed.contains(name)
     }
 
-    /// Whether a step was declared with this very claim.
+    /// Whether a step was declared with this very claim, just now, and its lease lasts: else it is declared
+    /// again, so that the file says whose the command is, and its time to settle begins with its call.
     fn is_fresh(&self, name: &Text) -> bool {
-        let is_of_claim = |step: &StepRecord| step.started == self.0.open.granted;
-        self.0.open.attempt == 1 && self.0.open.step(name).is_some_and(is_of_claim)
+        let is_of_claim = |step: &&StepRecord| step.started == self.0.open.granted;
+        let step = self.0.open.step(name).filter(is_of_claim);
+        self.0.open.attempt == 1
+            && step.is_some_and(|step| self.0.store.engine().is_just_declared(&self.held(), step))
     }
 }
 

@@ -122,11 +122,12 @@ impl Act {
             Self::Post { evidence, .. } => evidence.clone().map(Fact::Because).into_iter().collect(),
             Self::Begin(start) => start.steps.iter().map(declared).collect(),
             Self::Claimed { moves, deed, .. } => {
-                let mut facts: Vec<Fact> = moves.declared.iter().map(declared).collect();
+                let mut facts = Vec::new();
                 for closing in &moves.closed {
                     facts.extend(closed(&closing.step, &closing.state));
                     facts.extend(closing.evidence.clone().map(Fact::Because));
                 }
+                facts.extend(moves.declared.iter().map(declared));
                 if let Deed::Advance { point: Some(point) } = deed {
                     let digest = Digest::of(&point.value);
                     facts.push(Fact::Reached { point: point.name.clone(), digest });

@@ -21,7 +21,8 @@ use super::time::Timestamp;
 pub const STEPS_MAX: usize = 64;
 /// The most recovery points of one command.
 pub const POINTS_MAX: usize = 64;
-/// The most that is kept of one open command, in bytes: its input, answers, points and evidence together.
+/// The most that is kept of one open command, in bytes: its input, answers and points together. Evidence has
+/// bounds of its own, so that there is room for it with any command.
 pub const OPEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most pieces of evidence that are kept with an open command; the journal has them all.
 pub const EVIDENCE_MAX: usize = 32;
@@ -238,15 +239,14 @@ impl Open {
         self.phase == Phase::Processing && self.steps.is_empty() && self.points.is_empty()
     }
 
-    /// What is kept of it, in bytes.
+    /// What is kept of it, in bytes, without its evidence.
     pub fn bytes(&self) -> usize {
         let steps = self.steps.iter().map(|step| match &step.state {
             StepState::Answered(answer) => step.name.len() + answer.len(),
             StepState::Open | StepState::NotApplied => step.name.len(),
         });
         let points = self.points.iter().map(|point| point.name.len() + point.value.len());
-        let evidence = self.evidence.iter().map(Evidence::bytes);
-        self.input.as_ref().map_or(0, Bytes::len) + steps.chain(points).chain(evidence).sum::<usize>()
+        self.input.as_ref().map_or(0, Bytes::len) + steps.chain(points).sum::<usize>()
     }
 
     /// Adds to what is known; the oldest goes where there is too much.

@@ -48,10 +48,6 @@ impl Evidence {
         &self.text
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.source.len() + self.text.len()
-    }
-
     pub(crate) fn layout(&self, out: &mut Layout) {
         out.text(&self.source);
         out.text(&self.text);

@@ -194,7 +194,7 @@ impl Engine {
             return Ok(case.version);
         }
         match self.lapse(asked, policy)? {
-            Some(OpenRow { open, version }) if open.token == case.open.token => Ok(version),
+            Some(OpenRow { open, version }) if is_all_the_same(&case.open, &open) => Ok(version),
             _ => Err(stale()),
         }
     }
@@ -260,6 +260,12 @@ impl Engine {
         let row = self.lapse(&asked, &policy)?;
         Ok(row.is_some_and(|row| row.open.phase != Phase::Processing))
     }
+}
+
+/// Whether nothing but that its owner is gone has become known since `seen`: an owner whose lease is over may
+/// still have moved on.
+fn is_all_the_same(seen: &Open, now: &Open) -> bool {
+    Open { phase: seen.phase, ..now.clone() } == *seen
 }
 
 fn stale() -> Error {

@@ -15,7 +15,7 @@ use super::read::Known;
 use super::staging::Staging;
 use super::{Engine, FULL_RETRY};
 use crate::core::act::{Act, Deed, Moves, Start};
-use crate::core::claim::{Open, Point};
+use crate::core::claim::{Open, Point, StepRecord};
 use crate::core::decide::{Asked, Purpose};
 use crate::core::effect::Staged;
 use crate::core::error::{BoxError, Error, ErrorKind};
@@ -25,6 +25,11 @@ use crate::core::record::Record;
 use crate::core::reply::{RETRY_SOON, Refused, Reply};
 use crate::core::text::Text;
 use crate::core::time::millis;
+
+/// How long after its claim a call may be made as if it were made with it: this part of its time to settle,
+/// and so many milliseconds at most.
+const LATE_PART: u64 = 10;
+const LATE_MILLIS_MAX: u64 = 1_000;
 
 /// What came of a begin.
 pub(crate) enum Begun {
@@ -216,6 +221,17 @@ impl Engine {
 
     pub fn is_cancel_asked(&self, held: &Held<'_>) -> bool {
         self.leases.is_cancel_asked(held.asked.digest, held.token)
+    }
+
+    /// Whether a call that was declared with its claim may be made without another word to the file: the
+    /// lease lasts, and hardly any of its time to settle has passed.
+    pub fn is_just_declared(&self, held: &Held<'_>, step: &StepRecord) -> bool {
+        let monotonic = self.clock.monotonic();
+        let uptime = self.uptime(monotonic);
+        let late_max = (step.settles_within / LATE_PART).min(LATE_MILLIS_MAX);
+        let is_in_time = step.settles_within == 0 || uptime.since(step.started) <= late_max;
+        let now = Duration::from_millis(uptime.now.monotonic);
+        is_in_time && self.file.is_open() && self.leases.lasts(held.asked.digest, held.token, now)
     }
 
     fn lease_end(&self, span: Duration) -> Duration {

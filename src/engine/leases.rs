@@ -128,6 +128,11 @@ impl Leases {
         });
     }
 
+    /// Whether the lease of this very claim lasts.
+    pub fn lasts(&self, scope: ScopeDigest, token: u64, now: Duration) -> bool {
+        self.with(scope, token, |lease| lease.end() > now).unwrap_or(false)
+    }
+
     /// Somebody wants the command to stop.
     pub fn ask_to_cancel(&self, scope: ScopeDigest, token: u64) {
         let _ = self.with(scope, token, |lease| lease.cancel_asked = true);

@@ -12,6 +12,7 @@ mod authority;
 mod authority_crash;
 mod claims;
 mod claims_crash;
+mod claims_late;
 mod classes;
 #[cfg(feature = "cli")]
 mod cli;

@@ -9,6 +9,7 @@
 //! | finish, the same outcome again | the record is of this token | same; done |
 //! | abort | no point was committed; every declared step was not applied | absent |
 //! | unsure | | Unknown |
+//! | unsure, in Unknown already | it brings no result that is not known | same |
 //! | any, a stale token | | same; fence lost. A finish leaves an entry of the difference |
 
 use std::sync::Arc;
@@ -82,8 +83,10 @@ impl Decider<'_> {
         };
         match (view.open.phase, deed) {
             (Phase::Processing, _) => {}
-            // It was said before, and not heard.
-            (Phase::Unknown { .. }, Deed::Unsure) => return answer(Answer::Open(Arc::clone(view.open))),
+            // It was said before, and not heard; or nothing is lost by it.
+            (Phase::Unknown { .. }, Deed::Unsure) if is_known(view.open, moves) => {
+                return answer(Answer::Open(Arc::clone(view.open)));
+            }
             (Phase::Unknown { .. }, _) => return self.fenced(token, deed, told),
         }
         if let Deed::Advance { point: Some(point) } = deed
@@ -92,7 +95,9 @@ impl Decider<'_> {
             return answer(Answer::Reached(stored.value.clone()));
         }
         let mut open = Open::clone(view.open);
-        if let Err(fault) = self.declare(&mut open, &moves.declared).and_then(|()| close(&mut open, moves)) {
+        // In the order in which it was said: a call that did not apply may be declared again in the same
+        // commit, and then is open.
+        if let Err(fault) = close(&mut open, moves).and_then(|()| self.declare(&mut open, &moves.declared)) {
             return answer(Answer::Fault(fault));
         }
         match deed {
@@ -251,6 +256,14 @@ impl Decider<'_> {
         });
         applying.put_own(RowKey::open(self.asked.digest), row);
     }
+}
+
+/// Whether all that an owner says of its steps is in the file already.
+fn is_known(open: &Open, moves: &Moves) -> bool {
+    moves
+        .closed
+        .iter()
+        .all(|closing| open.step(&closing.step).is_some_and(|step| step.state == closing.state))
 }
 
 /// Closes steps: with their answer, or as not applied.
