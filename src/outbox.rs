@@ -21,7 +21,7 @@ const ACCEPTED: u16 = 202;
 impl Store {
     /// Makes messages without a command, in one commit: a client's own journal. One whose key is known (see
     /// [`Message::keyed`]) is not added again; its id is that of the first. Ids are in the order of the
-    /// messages, 1,024 at most.
+    /// messages: 1,024 at most, of 8 MiB together.
     ///
     /// ```
     /// # use onecho::{testing::SimDisk, *};

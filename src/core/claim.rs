@@ -204,6 +204,12 @@ impl Uptime {
         let start = if then.epoch == self.now.epoch { then.monotonic } else { self.opened };
         self.now.monotonic.saturating_sub(start)
     }
+
+    /// As it was at a moment of this process; as at the open for one of an earlier process.
+    pub fn until(&self, then: Moment) -> Self {
+        let monotonic = if then.epoch == self.now.epoch { then.monotonic } else { self.opened };
+        Self { now: Moment { epoch: self.now.epoch, monotonic }, opened: self.opened }
+    }
 }
 
 impl Open {

@@ -10,7 +10,7 @@ use super::clock::Deadline;
 use super::counters::{count, count_many};
 use super::draft::{Draft, Verdict};
 use super::execute::Settled;
-use super::staging::Staging;
+use super::staging::{STAGED_BYTES_MAX, Staging};
 use crate::core::act::Act;
 use crate::core::claim::Uptime;
 use crate::core::decide::Asked;
@@ -53,6 +53,10 @@ impl Engine {
         messages.iter().try_for_each(NewMessage::check)?;
         if messages.len() > MESSAGES_MAX {
             let text = format!("{} messages in one call, more than {MESSAGES_MAX}", messages.len());
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        if messages.iter().map(NewMessage::bytes).sum::<usize>() > STAGED_BYTES_MAX {
+            let text = format!("the messages of one call have more than {STAGED_BYTES_MAX} bytes");
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         if messages.is_empty() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Call, Job, Route, Ticked, Workers};
-use crate::core::claim::Moment;
+use crate::core::claim::{Contract, Moment};
 use crate::core::error::{BoxError, Error};
 use crate::core::message::step::{End, Event, Guard, Move};
 use crate::core::message::{Errand, Flight, MessageId, Stage, Status, reason};
@@ -137,7 +137,9 @@ impl Outbox<'_> {
         } else if let Some(end) = self.call(taken, route, ticked)? {
             ends.push(taken, end, began);
         }
-        if ends.are_due(engine.moment().1) {
+        // Were the next call cut off, only people could find out that this one has arrived.
+        let is_blind = taken.status.terms.contract == Contract::Neither;
+        if is_blind || ends.are_due(engine.moment().1) {
             *ticked = ticked.and(self.end(std::mem::take(&mut ends.moves))?);
         }
         Ok(())
@@ -379,14 +381,22 @@ fn end_of(said: Result<Delivered, BoxError>) -> End {
         }
         Ok(Delivered::Refused(why)) => End::Refused(reason(&why)),
         Ok(Delivered::Unknown(why)) => End::Unknown(reason(&why)),
-        Err(error) => End::Unknown(reason(&error.to_string())),
+        Err(error) => End::Unknown(words(&*error)),
     }
 }
 
 /// Why a job failed, in its own words.
 fn why(error: &Error) -> Text {
     match std::error::Error::source(error) {
-        Some(own) => reason(&own.to_string()),
-        None => reason(&error.to_string()),
+        Some(own) => words(own),
+        None => words(error),
+    }
+}
+
+/// What an error of user code says; to say it is user code, too.
+fn words(error: &dyn std::error::Error) -> Text {
+    match catch_unwind(AssertUnwindSafe(|| error.to_string())) {
+        Ok(text) => reason(&text),
+        Err(_) => Text::constant("the closure failed, and its error panicked when it was asked why"),
     }
 }

@@ -192,16 +192,15 @@ impl Recovery {
         });
         let Some((step, probe)) = known else { return Ok(Came::Nothing) };
         let id = case.open.operation_id(&step.name);
+        let engine = store.engine();
+        // What it says is as old as the question: of a request that arrives meanwhile, it knows nothing.
+        let left = engine.settles_in(&case.open, &step.name);
         let Ok(Ok((state, evidence))) = catch_unwind(AssertUnwindSafe(|| probe(case, &id))) else {
             return Ok(Came::Later(None));
         };
-        let engine = store.engine();
-        if state == Some(StepState::NotApplied) {
-            let left = engine.settles_in(&case.open, &step.name);
-            if !left.is_zero() {
-                // A request may still arrive.
-                return Ok(Came::Later(Some(left)));
-            }
+        if state == Some(StepState::NotApplied) && !left.is_zero() {
+            // A request could still arrive then. To be asked again when none can.
+            return Ok(Came::Later(Some(engine.settles_in(&case.open, &step.name))));
         }
         if state.is_none() && case.evidence.last() == Some(&evidence) {
             // The journal has it already.

@@ -644,6 +644,8 @@ fn what_is_too_large_is_refused_by_name() {
     }
     let many: Vec<Message> = (0..1025).map(|_| message(&SAFE, "x")).collect();
     assert_eq!(store.enqueue(&SHOP, &many).unwrap_err().kind(), ErrorKind::LimitExceeded);
+    let large: Vec<Message> = (0..9).map(|_| message(&SAFE, &huge[..1024 * 1024 - 2])).collect();
+    assert_eq!(store.enqueue(&SHOP, &large).unwrap_err().kind(), ErrorKind::LimitExceeded);
     for wrong in [message(&SAFE, "x").attempts_max(0), message(&SAFE, "x").backoff(SECOND * 2..=SECOND)] {
         assert_eq!(store.enqueue(&SHOP, &[wrong]).unwrap_err().kind(), ErrorKind::Invalid);
     }

@@ -105,6 +105,31 @@ fn a_worker_believes_no_negative_evidence_too_early() {
     clean(&store);
 }
 
+/// A look that began before nothing could arrive any more has not seen what arrived while it went on.
+#[test]
+fn a_worker_believes_no_negative_evidence_that_was_looked_up_too_early() {
+    let (store, clock, _) = at_noon(Options::new().default_policy(policy()));
+    let mut claim = begun(&store, "k");
+    let _ = claim.step(&CHARGE).unwrap();
+    claim.unsure("timed out").unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let (count, slow) = (Arc::clone(&asked), clock.clone());
+    let workers = Workers::new(&store).resume(&PAY, run_on).probe(&PAY, &CHARGE, move |_, _| {
+        if count.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(Verdict::Applied(7, why()));
+        }
+        slow.advance(60 * SECOND);
+        Ok(Verdict::NotApplied(why()))
+    });
+    let early = workers.tick().unwrap();
+    assert_eq!((early.resolved, early.resumed), (0, 0));
+    clock.advance(SECOND);
+    assert_eq!(workers.tick().unwrap().resumed, 1);
+    let finished = store.execute(&request("k"), never).unwrap().into_finished().unwrap();
+    assert_eq!((asked.load(Ordering::Relaxed), finished.decode::<u32>().unwrap()), (2, Some(7)));
+    clean(&store);
+}
+
 #[test]
 fn what_nobody_may_take_over_stays_for_people() {
     const RARE: Operation = Operation::new("rare");

@@ -87,6 +87,45 @@ fn a_job_that_fails_writes_nothing_and_is_done_again() {
     clean(&store);
 }
 
+/// The end of what may not be repeated waits for no other call: whatever becomes of that, it is known.
+#[test]
+fn what_has_arrived_is_recorded_before_the_next_call() {
+    const BLIND: Destination<String> = Destination::json("blind", Contract::Neither);
+    let store = store();
+    let ids = [enqueue(&store, &BLIND, "a"), enqueue(&store, &BLIND, "b")];
+    let inner = store.clone();
+    let workers = Workers::new(&store).deliver(&BLIND, move |text, _| {
+        if text == "b" {
+            assert!(matches!(state(&inner, ids[0]), MessageState::Delivered { .. }));
+        }
+        Ok(Delivered::Done(None))
+    });
+    assert_eq!(workers.tick().unwrap().delivered, 2);
+}
+
+/// To say why it failed is user code as much as the closure is.
+#[test]
+fn an_error_that_panics_when_it_is_shown_is_a_failure_like_any() {
+    #[derive(Debug)]
+    struct Rude;
+    impl std::fmt::Display for Rude {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("on purpose")
+        }
+    }
+    impl std::error::Error for Rude {}
+    let store = store();
+    let ids = [enqueue(&store, &OUT, "a"), enqueue(&store, &JOBS, "b")];
+    let workers =
+        Workers::new(&store).deliver(&OUT, |_, _| Err(Rude.into())).handle(&JOBS, |_, _, _| Err(Rude.into()));
+    assert_eq!(workers.tick().unwrap().retried, 2);
+    for id in ids {
+        let why = store.message_record(id).unwrap().unwrap().why.unwrap();
+        assert!(why.contains("panicked"), "{why}");
+    }
+    clean(&store);
+}
+
 /// A closure of a job may run again on fresh rows, as any other.
 #[test]
 fn a_job_that_loses_a_row_runs_again_on_what_it_is_now() {

@@ -165,10 +165,12 @@ impl Status {
             End::Refused(why) => self.dead(why, when),
             End::NotApplied { retry_after, why } => match flight.errand {
                 Errand::Ask { token, started } => {
-                    let left = self.terms.settles_within.saturating_sub(when.uptime.since(started));
-                    if left == 0 {
+                    let within = self.terms.settles_within;
+                    // The answer is as old as its question may be: of what arrived since, it says nothing.
+                    if when.uptime.until(flight.started).since(started) >= within {
                         return Some(self.again(Some(retry_after.unwrap_or(0)), why, when));
                     }
+                    let left = within.saturating_sub(when.uptime.since(started));
                     let due = Timestamp(when.now.0.saturating_add(left));
                     let flight = Flight { token, errand: Errand::Send, started };
                     Self { why: Some(why.clone()), stage: Stage::Unsure { due, flight }, ..self.clone() }

@@ -145,6 +145,10 @@ fn a_no_counts_when_its_time_is_over_and_a_yes_at_once() {
     assert!(matches!(over.stage, Stage::Waiting { .. }));
     let found = ended(&asking, 14, End::Delivered(None), &at(901, 15, 1)).unwrap();
     assert!(matches!(found.stage, Stage::Delivered { .. }));
+    // Its question was asked too early, however late the answer is heard of: it is asked again.
+    let asking = taken(&unsure, false, &at(899, 16, 1));
+    let stale = ended(&asking, 16, not_applied(), &at(5_000, 17, 1)).unwrap();
+    assert!(matches!(stale.stage, Stage::Unsure { due, .. } if due.0 == MADE.0 + 5_000 * SECOND));
     // After a restart the whole time is counted again.
     let restarted =
         When { uptime: Uptime { opened: 899 * SECOND, ..at(900, 0, 2).uptime }, ..at(900, 14, 2) };
