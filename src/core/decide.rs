@@ -339,7 +339,10 @@ impl Decider<'_> {
         let open = view.open;
         match open.fingerprint.judge(&self.asked.parts) {
             Match::Same => {}
-            Match::Differs { .. } if self.policy.while_running == WhileRunning::InProgressFirst => {
+            // What is not known of it is its own request's to learn.
+            Match::Differs { .. }
+                if view.is_live() && self.policy.while_running == WhileRunning::InProgressFirst =>
+            {
                 return Judged::Taken(view.in_the_way());
             }
             Match::Differs { parts, formatting_only } => {

@@ -158,7 +158,7 @@ impl Workers {
     /// Takes commands of an operation over whose owner is gone, where that is allowed, and runs them on,
     /// without waiting for the client: each with its input, answers and points, as the next
     /// [`Store::begin`](crate::Store::begin) would get it. A run that fails is tried again with backoff, 16
-    /// times; then the command waits for people, or for its client.
+    /// times; then the command is `Unknown`, and waits for people.
     pub fn resume(
         mut self,
         operation: &Operation,

@@ -29,7 +29,7 @@ use crate::store::Store;
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 /// How often `resume` is called for one command that fails each time, since the workers were made; then it
-/// waits for people, or for the client's next try.
+/// is Unknown, and waits for people.
 const RESUMES_MAX: u32 = 16;
 /// How often one tick goes through what is open: a command that lapsed, was asked about and runs on needs
 /// three, and each step one more.
@@ -132,7 +132,7 @@ impl Recovery {
                 open_still.insert(key.clone());
                 let Some(open) = row.open().filter(|_| self.take(key, engine.monotonic())) else { continue };
                 let busy = Busy { recovery: self, key };
-                let came = self.look_after(store, open, row);
+                let came = self.look_after(store, key, open, row);
                 self.note(key, came.as_ref(), engine.monotonic());
                 drop(busy);
                 ticked.count(&came?);
@@ -154,7 +154,7 @@ impl Recovery {
     }
 
     /// One open command, as it was read; whoever changes it first has changed it.
-    fn look_after(&self, store: &Store, open: &Arc<Open>, row: &Row) -> Result<Came, Error> {
+    fn look_after(&self, store: &Store, key: &RowKey, open: &Arc<Open>, row: &Row) -> Result<Came, Error> {
         let engine = store.engine();
         let is_over = engine.is_lapsed(open);
         if open.phase == Phase::Processing && !is_over {
@@ -165,7 +165,7 @@ impl Recovery {
             return Ok(Came::Nothing);
         }
         if open.may_be_taken_over(engine.settings().policy(&open.scope.operation)) {
-            return self.run_on(store, open);
+            return self.run_on(store, key, open);
         }
         if is_over {
             return Ok(if engine.lapse_open(open)? { Came::Lapsed } else { Came::Nothing });
@@ -173,10 +173,15 @@ impl Recovery {
         self.ask(store, &Case::of(open, row.version))
     }
 
-    fn run_on(&self, store: &Store, open: &Open) -> Result<Came, Error> {
+    fn run_on(&self, store: &Store, key: &RowKey, open: &Open) -> Result<Came, Error> {
         let Some(run) = self.resumes.get(open.scope.operation.as_str()) else { return Ok(Came::Nothing) };
         let Some((asked, policy, open)) = store.engine().begin_again(open)? else { return Ok(Came::Nothing) };
         let claim = Claim::new(store, &asked, &policy, open);
+        if self.book.lock().retries.get(key).is_some_and(|retry| retry.runs >= RESUMES_MAX) {
+            // From now on it is listed, for people.
+            claim.unsure(&format!("it was run on {RESUMES_MAX} times and failed each time"))?;
+            return Ok(Came::Lapsed);
+        }
         match catch_unwind(AssertUnwindSafe(|| run(claim))) {
             Ok(Ok(())) => Ok(Came::Resumed),
             Ok(Err(_)) | Err(_) => Ok(Came::Failed),
@@ -213,7 +218,13 @@ impl Recovery {
             Ok(_) => Ok(Came::Later(None)),
             // Somebody else was faster.
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(Came::Nothing),
-            Err(error) if error.kind() == ErrorKind::Unavailable && engine.is_open() => Ok(Came::Later(None)),
+            // It cannot be said of this one: the others need not wait.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::LimitExceeded | ErrorKind::Invalid)
+                    || error.kind() == ErrorKind::Unavailable && engine.is_open() =>
+            {
+                Ok(Came::Later(None))
+            }
             Err(error) => Err(error),
         }
     }
@@ -221,7 +232,7 @@ impl Recovery {
     /// Takes a command in hand, if it is due and no other thread is at it.
     fn take(&self, key: &RowKey, now: Duration) -> bool {
         let mut book = self.book.lock();
-        let is_due = book.retries.get(key).is_none_or(|retry| retry.at <= now && retry.runs < RESUMES_MAX);
+        let is_due = book.retries.get(key).is_none_or(|retry| retry.at <= now);
         is_due && book.busy.insert(key.clone())
     }
 

@@ -683,3 +683,34 @@ fn an_expired_key_that_may_run_anew_can_be_begun_anew() {
     assert_eq!(applied(&store), 2);
     clean(&store);
 }
+
+/// Another request learns nothing of what is open, whatever it is told first.
+#[test]
+fn another_request_learns_no_open_step() {
+    let policy = quick().while_running(onecho::WhileRunning::InProgressFirst);
+    let (store, clock, _) = at_noon(Options::new().default_policy(policy));
+    let claim = run(store.begin(&request("k"), Start::new().step(&CHARGE)));
+    let other = crate::common::asking("k", "something else");
+    assert!(matches!(store.execute(&other, never).unwrap(), Reply::InProgress { .. }));
+    clock.advance(LEASE);
+    assert!(matches!(store.execute(&other, never).unwrap(), Reply::Mismatch { .. }));
+    assert!(matches!(store.execute(&request("k"), never).unwrap(), Reply::Unknown { .. }));
+    assert!(matches!(store.execute(&other, never).unwrap(), Reply::Mismatch { .. }));
+    drop(claim);
+}
+
+#[test]
+fn an_abort_in_doubt_is_said_again() {
+    for fails_at in 0..12 {
+        let disk = SimDisk::seeded(fails_at);
+        let store = disk.open(Options::new().reserve_bytes(0).default_policy(quick())).unwrap();
+        let claim = begin(&store, "k");
+        disk.fail(Fault::Sync, fails_at);
+        let Err(back) = claim.abort("not now") else { break };
+        disk.heal();
+        store.reopen().unwrap();
+        back.claim.unwrap().abort("not now").unwrap();
+        assert_eq!(store.status(request("k").scope()).unwrap(), Status::Absent);
+        clean(&store);
+    }
+}

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onecho::{
-    Begin, Claim, Contract, Evidence, Operation, OperationId, Options, Outcome, Policy, Reply, Start, Status,
-    Step, Stepped, Store, Takeover, Verdict, Workers,
+    Begin, Claim, Contract, Evidence, Operation, OperationId, Options, Outcome, Policy, Reply, Resolution,
+    Start, Status, Step, Stepped, Store, Takeover, Verdict, Workers,
 };
 
 use crate::common::{PAY, SECOND, at_noon, clean, never, request};
@@ -168,10 +168,11 @@ fn a_run_that_fails_is_tried_again_and_then_left() {
         workers.tick().unwrap();
     }
     assert_eq!(runs.load(Ordering::Relaxed), 16);
-    // The client may still.
-    let Ok(Begin::Run(claim)) = store.begin(&request("k"), Start::new()) else {
-        panic!("it may be taken over")
-    };
+    // People see it, and decide.
+    let cases: Vec<_> = store.cases().map(Result::unwrap).collect();
+    assert!(cases[0].evidence[0].text().contains("16 times"), "{:?}", cases[0].evidence);
+    assert!(store.resolve(&cases[0], Resolution::NotApplied, why(), "ada").is_ok());
+    let Ok(Begin::Run(claim)) = store.begin(&request("k"), Start::new()) else { panic!("it is free") };
     assert!(claim.finish(|_| Ok(Outcome::succeeded(200))).is_ok());
     clean(&store);
 }

@@ -10,6 +10,7 @@
 //! | abort | no point was committed; every declared step was not applied | absent |
 //! | unsure | | Unknown |
 //! | unsure, in Unknown already | it brings no result that is not known | same |
+//! | abort, nothing is left of it | | absent |
 //! | any, a stale token | | same; fence lost. A finish leaves an entry of the difference |
 
 use std::sync::Arc;
@@ -145,8 +146,13 @@ impl Decider<'_> {
     /// A stale token changes nothing. A completion that comes too late leaves an entry, for it says that
     /// something took effect which was decided otherwise.
     pub(super) fn fenced(&self, token: u64, deed: &Deed, told: &Arc<Told>) -> Decision {
-        if !matches!(deed, Deed::Finish) {
-            return answer(Answer::FenceLost);
+        match deed {
+            Deed::Finish => {}
+            // It is so already: said before, and not heard.
+            Deed::Abort if self.view.open.is_none() && self.view.record.is_none() => {
+                return answer(Answer::Gone);
+            }
+            Deed::Abort | Deed::Unsure | Deed::Advance { .. } => return answer(Answer::FenceLost),
         }
         match self.view.record {
             Some(record) if record.entry.token == token && record.entry.told.is_same_outcome(told) => {
