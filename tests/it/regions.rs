@@ -342,6 +342,7 @@ impl World {
             self.go_on();
         }
         self.held.clear();
+        #[expect(clippy::needless_range_loop, reason = "a tenant is a number in several lists")]
         for tenant in 0..TENANTS_MANY {
             let owner = self.owners[tenant].unwrap();
             let store = self.regions[owner].store.clone().unwrap();

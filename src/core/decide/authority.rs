@@ -47,7 +47,7 @@ impl Decider<'_> {
         &self.asked.scope.tenant
     }
 
-    fn elsewhere(&self) -> Option<Text> {
+    pub(super) fn elsewhere(&self) -> Option<Text> {
         owner_elsewhere(self.view.units, self.tenant(), self.view.rows)
     }
 

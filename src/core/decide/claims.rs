@@ -149,7 +149,9 @@ impl Decider<'_> {
         match deed {
             Deed::Finish => {}
             // It is so already: said before, and not heard.
-            Deed::Abort if self.view.open.is_none() && self.view.record.is_none() => {
+            Deed::Abort
+                if self.view.open.is_none() && self.view.record.is_none() && self.elsewhere().is_none() =>
+            {
                 return answer(Answer::Gone);
             }
             Deed::Abort | Deed::Unsure | Deed::Advance { .. } => return answer(Answer::FenceLost),
