@@ -37,18 +37,18 @@ pub(crate) enum Act {
     /// Another store is to decide about the tenant.
     HandOver { to: Text },
     /// Rows of a tenant that is another store's are to go.
-    /// `session` is the entry that began to read what another store exported.
-    Clear { session: Option<u64>, keys: Vec<RowKey> },
+    /// `arrival` is the entry that began to read what another store exported.
+    Clear { arrival: Option<u64>, keys: Vec<RowKey> },
     /// What another store exported under an epoch is to be read.
     Arrive { from: Text, epoch: u64 },
     /// Rows of it.
-    Bring { session: u64, rows: Vec<(RowKey, Option<Timestamp>, Content)> },
+    Bring { arrival: u64, rows: Vec<(RowKey, Option<Timestamp>, Content)> },
     /// An outcome of it.
-    BringOutcome { session: u64, generation: u32, facts: Vec<Fact> },
+    BringOutcome { arrival: u64, generation: u32, facts: Vec<Fact> },
     /// A command that is open in it.
-    BringOpen { session: u64, open: Box<Open> },
+    BringOpen { arrival: u64, open: Box<Open> },
     /// All of it was read.
-    Own { session: u64 },
+    Own { arrival: u64 },
 }
 
 /// What goes into a claim's own commit.

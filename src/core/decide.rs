@@ -283,12 +283,12 @@ impl Decider<'_> {
             Act::Post { moves, .. } => self.post(moves, told),
             Act::Job(end) => self.job(end, told, staged),
             Act::HandOver { to } => self.hand_over(to, told),
-            Act::Clear { session, keys } => self.clear(*session, keys, told),
+            Act::Clear { arrival, keys } => self.clear(*arrival, keys, told),
             Act::Arrive { from, epoch } => self.arrive(from, *epoch, told),
-            Act::Bring { session, rows } => self.bring(*session, rows, told),
-            Act::BringOutcome { session, generation, .. } => self.bring_outcome(*session, *generation, told),
-            Act::BringOpen { session, open } => self.bring_open(*session, open, told),
-            Act::Own { session } => self.own(*session, told),
+            Act::Bring { arrival, rows } => self.bring(*arrival, rows, told),
+            Act::BringOutcome { arrival, generation, .. } => self.bring_outcome(*arrival, *generation, told),
+            Act::BringOpen { arrival, open } => self.bring_open(*arrival, open, told),
+            Act::Own { arrival } => self.own(*arrival, told),
         }
     }
 

@@ -114,13 +114,13 @@ impl Engine {
     pub(super) fn clear(
         &self,
         tenant: &Tenant,
-        session: Option<u64>,
+        arrival: Option<u64>,
         keys: &[RowKey],
         actor: &str,
     ) -> Result<(), Error> {
         let asked = self.post_asked(tenant)?;
         for keys in keys.chunks(CLEAR_ROWS) {
-            let act = Act::Clear { session, keys: keys.to_vec() };
+            let act = Act::Clear { arrival, keys: keys.to_vec() };
             match self.submit_post(&asked, act, Staged::default(), &Arc::from(actor))? {
                 Verdict::Gone => {}
                 Verdict::Fault(error) => return Err(error),

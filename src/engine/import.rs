@@ -59,15 +59,15 @@ impl Engine {
         // Before any row of it is there.
         self.has_units.store(true, Ordering::Release);
         let arrive = Act::Arrive { from: head.from.clone(), epoch: head.epoch };
-        let (session, is_new) = match self.of_unit(&tenant, arrive, &actor)? {
-            (Unit::Owned { .. }, session) => (session, false),
-            (_, session) => (session, true),
+        let (arrival, is_new) = match self.of_unit(&tenant, arrive, &actor)? {
+            (Unit::Owned { .. }, arrival) => (arrival, false),
+            (_, arrival) => (arrival, true),
         };
         let mut import = Import {
             engine: self,
             head: &head,
             tenant: &tenant,
-            session,
+            arrival,
             actor: &actor,
             drafts: Vec::new(),
             rows: Vec::new(),
@@ -88,7 +88,7 @@ impl Engine {
                 // What memory has of an earlier time may have been followed by a later use of its key.
                 self.index.clear();
             }
-            epoch = self.of_unit(&tenant, Act::Own { session }, &actor)?.0.epoch();
+            epoch = self.of_unit(&tenant, Act::Own { arrival }, &actor)?.0.epoch();
         }
         Ok(Imported { tenant, epoch, counts: stream.counts() })
     }
@@ -127,7 +127,7 @@ struct Import<'e> {
     engine: &'e Engine,
     head: &'e StreamHead,
     tenant: &'e Tenant,
-    session: u64,
+    arrival: u64,
     actor: &'e Arc<str>,
     drafts: Vec<Draft>,
     rows: Vec<NewRow>,
@@ -158,7 +158,7 @@ impl Import<'_> {
                     }
                     keys.push(key);
                 }
-                self.engine.clear(self.tenant, Some(self.session), &keys, self.actor)?;
+                self.engine.clear(self.tenant, Some(self.arrival), &keys, self.actor)?;
             }
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Import<'_> {
                 self.own(&open.scope.tenant.0)?;
                 let asked = self.engine.asked_of(&open.scope, &open.fingerprint);
                 let policy = *self.engine.settings.policy(&open.scope.operation);
-                let act = Act::BringOpen { session: self.session, open };
+                let act = Act::BringOpen { arrival: self.arrival, open };
                 self.draft(Draft::note(&asked, &policy, act, Staged::default(), self.actor)?);
             }
             Item::Row { key, event_time, content } => {
@@ -204,9 +204,9 @@ impl Import<'_> {
         self.own(&kept.told.scope.tenant.0)?;
         kept.made.0 = self.here(kept.made.0)?;
         let asked = self.engine.asked_of(&kept.told.scope, &kept.told.fingerprint);
-        let (session, generation, facts) = (self.session, kept.generation, kept.facts());
+        let (arrival, generation, facts) = (self.arrival, kept.generation, kept.facts());
         let policy = Policy::of_windows(kept.windows);
-        let act = Act::BringOutcome { session, generation, facts };
+        let act = Act::BringOutcome { arrival, generation, facts };
         self.draft(Draft::telling(&asked, &policy, act, kept.told, Staged::default())?);
         Ok(())
     }
@@ -256,7 +256,7 @@ impl Import<'_> {
         let engine = self.engine;
         if !rows.is_empty() {
             let asked = engine.post_asked(self.tenant)?;
-            let act = Act::Bring { session: self.session, rows };
+            let act = Act::Bring { arrival: self.arrival, rows };
             let policy = engine.settings.default_policy;
             drafts.push(Draft::note(&asked, &policy, act, Staged::default(), self.actor)?);
         }

@@ -509,7 +509,7 @@ fn the_page_on_the_format_is_enough_to_read_a_store() {
     store.check();
     assert_eq!(store.scope_mode, 0);
     let said = &store.said;
-    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 68, None));
+    assert_eq!((said.epoch, said.last_seq, said.clock_settled), (1, 69, None));
     assert_eq!((said.records, said.rows, said.executed), (13, 10, 14));
     assert_eq!((said.own_rows, said.open, said.unknown), (46, 7, 3));
     assert_eq!((said.resolved, said.differences), (2, 1));

@@ -6,9 +6,9 @@
 //! | owned | hand over | handed over, same epoch | |
 //! | handed over | hand over to the same store | same | as before |
 //! | handed over, or never owned | arrive, of a later epoch than is known | arriving | |
-//! | arriving | arrive, of no earlier epoch | arriving, another session | |
-//! | arriving | rows, outcomes, open commands are brought, or cleared; of this session | same, with them | |
-//! | arriving | own, of this session | owned, next epoch | |
+//! | arriving | arrive, of no earlier epoch | arriving, another arrival | |
+//! | arriving | rows, outcomes, open commands are brought, or cleared; of this arrival | same, with them | |
+//! | arriving | own, of this arrival | owned, next epoch | |
 //! | handed over, arriving, or never owned | an owner moves its claim on | same | fence lost |
 //! | handed over | rows are cleared | same, without them | |
 //! | the same | all else | same | not authoritative |
@@ -105,9 +105,9 @@ impl Decider<'_> {
     }
 
     /// arriving -> owned.
-    pub(super) fn own(&self, session: u64, told: &Arc<Told>) -> Decision {
+    pub(super) fn own(&self, arrival: u64, told: &Arc<Told>) -> Decision {
         match self.unit() {
-            Some((Unit::Arriving { epoch, .. }, version)) if version == session => {
+            Some((Unit::Arriving { epoch, .. }, version)) if version == arrival => {
                 let unit = Unit::Owned { epoch: epoch.saturating_add(1) };
                 self.put_unit(Transition::Owned, unit, told)
             }
@@ -124,15 +124,15 @@ impl Decider<'_> {
         self.written(transition, told, 1, applying, Answer::Unit { unit, version: position.seq })
     }
 
-    /// Whether it is this session that reads what another store exported.
-    fn is_arriving(&self, session: u64) -> bool {
-        matches!(self.unit(), Some((Unit::Arriving { .. }, version)) if version == session)
+    /// Whether it is this arrival that reads what another store exported.
+    fn is_arriving(&self, arrival: u64) -> bool {
+        matches!(self.unit(), Some((Unit::Arriving { .. }, version)) if version == arrival)
     }
 
     /// Takes rows away of a tenant that is not ours.
-    pub(super) fn clear(&self, session: Option<u64>, keys: &[RowKey], told: &Arc<Told>) -> Decision {
-        let may_go = match session {
-            Some(session) => self.is_arriving(session),
+    pub(super) fn clear(&self, arrival: Option<u64>, keys: &[RowKey], told: &Arc<Told>) -> Decision {
+        let may_go = match arrival {
+            Some(arrival) => self.is_arriving(arrival),
             None => matches!(self.unit(), Some((Unit::HandedOver { .. }, _))),
         };
         if !may_go {
@@ -151,11 +151,11 @@ impl Decider<'_> {
     /// Puts rows in that another store had.
     pub(super) fn bring(
         &self,
-        session: u64,
+        arrival: u64,
         rows: &[(RowKey, Option<Timestamp>, Content)],
         told: &Arc<Told>,
     ) -> Decision {
-        if !self.is_arriving(session) {
+        if !self.is_arriving(arrival) {
             return answer(Answer::Stale);
         }
         let position = self.view.position;
@@ -181,8 +181,8 @@ impl Decider<'_> {
     }
 
     /// Keeps an outcome that another store had. One that is here already came from here.
-    pub(super) fn bring_outcome(&self, session: u64, generation: u32, told: &Arc<Told>) -> Decision {
-        if !self.is_arriving(session) {
+    pub(super) fn bring_outcome(&self, arrival: u64, generation: u32, told: &Arc<Told>) -> Decision {
+        if !self.is_arriving(arrival) {
             return answer(Answer::Stale);
         }
         if let Some(known) = self.view.record.filter(|known| known.entry.generation >= generation) {
@@ -196,8 +196,8 @@ impl Decider<'_> {
 
     /// absent -> Unknown: what was open in another store. Its owner has no claim any more, and what it may
     /// have sent can still arrive: until it cannot is counted anew.
-    pub(super) fn bring_open(&self, session: u64, open: &Open, told: &Arc<Told>) -> Decision {
-        if !self.is_arriving(session) {
+    pub(super) fn bring_open(&self, arrival: u64, open: &Open, told: &Arc<Told>) -> Decision {
+        if !self.is_arriving(arrival) {
             return answer(Answer::Stale);
         }
         let known = self.view.record.map_or(0, |known| known.entry.generation);
