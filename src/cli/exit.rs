@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The exit codes; `--help` and `docs/cli.md` list them in these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +70,20 @@ impl Failure {
     }
 }
 
-/// A store that could not be read.
+/// A store that could not be read, or does not decide.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(Exit::NotOpened, error.to_string())
+        let is_elsewhere = error.kind() == ErrorKind::NotAuthoritative;
+        Self::new(if is_elsewhere { Exit::Partly } else { Exit::NotOpened }, error.to_string())
+    }
+}
+
+/// Why a store refused what another decides about.
+pub(super) fn decides_elsewhere(owner: &str) -> String {
+    if owner.is_empty() {
+        "this store does not decide about the tenant yet".to_owned()
+    } else {
+        format!("the store {owner} decides about the tenant")
     }
 }
 

@@ -4,7 +4,10 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Body, Bytes, CaseStep, Contract, Finished, Reply, Resource, ResourceRef, Status, Timestamp};
+use super::exit::decides_elsewhere;
+use crate::{
+    Body, Bytes, CaseStep, Contract, Finished, Refused, Reply, Resource, ResourceRef, Status, Timestamp,
+};
 
 /// How a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -121,7 +124,9 @@ impl RowLine {
             Reply::Conflict { resource, .. } => {
                 Self { resource: Some(Named::from(&resource)), ..new(Told::Conflict) }
             }
-            // A store that one program has alone refuses for want of room only.
+            Reply::Refused(Refused::NotAuthoritative { owner }) => {
+                Self { error: Some(decides_elsewhere(&owner)), ..new(Told::Refused) }
+            }
             Reply::Refused(_) => {
                 Self { error: Some("the store has no room for it now".to_owned()), ..new(Told::Refused) }
             }

@@ -163,14 +163,12 @@ impl Error {
             ErrorKind::Aborted | ErrorKind::Conflict | ErrorKind::CommitUncertain => {
                 Advice::RetrySameKey { after: Duration::ZERO }
             }
-            ErrorKind::Unavailable | ErrorKind::Locked | ErrorKind::Closed => {
+            // Of a store that does not decide: at its owner, under the same key.
+            ErrorKind::Unavailable | ErrorKind::Locked | ErrorKind::Closed | ErrorKind::NotAuthoritative => {
                 Advice::RetrySameKey { after: Duration::from_secs(1) }
             }
             ErrorKind::FenceLost => Advice::LookUpFirst,
-            ErrorKind::Invalid
-            | ErrorKind::LimitExceeded
-            | ErrorKind::Reentrant
-            | ErrorKind::NotAuthoritative => Advice::FixRequest,
+            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::Reentrant => Advice::FixRequest,
             ErrorKind::Missing
             | ErrorKind::Corrupt
             | ErrorKind::UnsupportedFormat

@@ -172,7 +172,8 @@ impl Reply {
             }
             Self::Mismatch { in_flight: false, .. } => Advice::NewKeyNeeded,
             Self::Expired { .. } | Self::Duplicate { .. } => Advice::LookUpFirst,
-            Self::Refused(Refused::NotAuthoritative { .. }) => Advice::FixRequest,
+            // At its owner, which may be another in a moment.
+            Self::Refused(Refused::NotAuthoritative { .. }) => Advice::RetrySameKey { after: RETRY_FULL },
             Self::Refused(Refused::Restored) => Advice::AskOperator,
         }
     }

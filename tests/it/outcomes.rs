@@ -231,7 +231,8 @@ fn each_answer_is_reachable() -> Result<(), BoxError> {
     assert!(matches!(store.execute(&request("k"), create)?, Reply::Duplicate { .. }));
     let refused = store.execute(&Request::new(&SHOP, &ELSEWHERE, &key("k")).bytes("body", "x"), never)?;
     let Reply::Refused(onecho::Refused::NotAuthoritative { owner }) = &refused else { panic!("{refused:?}") };
-    assert_eq!((owner.as_str(), refused.advice()), ("node-2", Advice::FixRequest));
+    let after = std::time::Duration::from_secs(1);
+    assert_eq!((owner.as_str(), refused.advice()), ("node-2", Advice::RetrySameKey { after }));
     assert_eq!(store.stats().refused, 1);
     // `InProgress` and `Mismatch` in flight: races.rs. `Conflict`: effects.rs. `Refused(Capacity)`:
     // limits.rs.

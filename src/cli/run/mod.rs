@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use self::child::Ended;
 use self::os::Courier;
-use super::exit::{Exit, Failure, say};
+use super::exit::{Exit, Failure, decides_elsewhere, say};
 use super::span::{self, Deadline};
 use super::work::Run;
 use crate::{
-    Begin, Claim, Contract, ErrorKind, Evidence, Operation, Options, Outcome, Policy, Reply, Request, Start,
-    Status, Step, Stepped, Store, Takeover, Unfinished,
+    Begin, Claim, Contract, ErrorKind, Evidence, Operation, Options, Outcome, Policy, Refused, Reply,
+    Request, Start, Status, Step, Stepped, Store, Takeover, Unfinished,
 };
 
 /// What the program is, to the claim: a repeat may act twice. Whoever says that it did not act has seen that
@@ -209,14 +209,17 @@ fn answered(args: &Run, store: &Store, request: &Request, reply: Reply) -> Resul
         Reply::Unknown { since, .. } => (
             UNKNOWN,
             format!(
-                "a run of {key} was cut off {} ago, and whether it did its work is unknown; nothing was run: \
-                 find out, then say so with `onecho resolve`",
+                "a run of {key} was cut off; for {} it has been unknown whether it did its work; nothing was \
+                 run: find out, then say so with `onecho resolve`",
                 span::shown(span::ago(since))
             ),
         ),
         Reply::Expired { failed, code, .. } => {
             let how = if failed { "failed" } else { "succeeded" };
             (EXPIRED, format!("{key} ran once, {how} with code {code}, and is over; nothing was run"))
+        }
+        Reply::Refused(Refused::NotAuthoritative { owner }) => {
+            (FAILED, format!("{}; nothing was run", decides_elsewhere(&owner)))
         }
         Reply::Refused(_) => {
             (FAILED, format!("{}: no room for another key; nothing was run", args.at.db.display()))
