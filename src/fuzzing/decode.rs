@@ -184,10 +184,15 @@ fn row_key(bytes: &[u8]) {
     };
     assert_eq!(key.as_bytes(), bytes);
     let named = key.reference();
-    assert_eq!(key.sibling(&named.id), key, "a key is not what its names make");
-    if key.is_own() {
+    if key.is_open() {
         assert_eq!(bytes, [b"o", named.id.as_bytes()].concat());
         return;
     }
+    if key.is_own() {
+        // Nobody names one: what can be asked of it is answered, and that is all.
+        let _ = (key.message_id(), key.destination(), key.is_message(), key.is_queue(), key.before_due());
+        return;
+    }
+    assert_eq!(key.sibling(&named.id), key, "a key is not what its names make");
     assert!(bytes.ends_with(&[named.kind.as_bytes(), &[0], named.id.as_bytes()].concat()));
 }
