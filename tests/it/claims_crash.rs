@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use onecho::testing::{CrashTest, ManualClock};
 use onecho::{
-    Begin, CommitMode, Contract, Evidence, Kind, Options, Outcome, Policy, Reply, Resolution, Start, Status,
-    Step, Stepped, Store, Takeover, Verdict,
+    Begin, Claim, CommitMode, Contract, Evidence, Kind, Options, Outcome, Policy, Reply, Resolution, Start,
+    Status, Step, Stepped, Store, Takeover, Verdict,
 };
 
 use crate::common::{NOON, SHOP, request, seed};
@@ -34,6 +34,25 @@ fn key(number: usize) -> String {
     format!("k{number}")
 }
 
+/// Commits the first half of a command, or finds that it was.
+fn half(claim: &mut Claim, number: usize) {
+    let half: u32 = claim
+        .transact("half", |fx| {
+            fx.add(&MADE, &format!("half {number}"), 1, i64::MIN)?;
+            Ok(11)
+        })
+        .unwrap();
+    assert_eq!(half, 11);
+}
+
+fn whole(claim: Claim, number: usize) {
+    let finished = claim.finish(|fx| {
+        fx.add(&MADE, &format!("whole {number}"), 1, i64::MIN)?;
+        Ok(Outcome::succeeded(201).body(vec![7; 40 + number]))
+    });
+    assert_eq!(finished.unwrap().code, 201);
+}
+
 /// The first owner: each key goes as far as its number says.
 fn work(store: &Store, tell: &mut dyn FnMut(Told)) {
     for number in 0..KEYS {
@@ -53,22 +72,12 @@ fn work(store: &Store, tell: &mut dyn FnMut(Told)) {
             continue;
         }
         claim.answer(&CHARGE, &7).unwrap();
-        let half: u32 = claim
-            .transact("half", |fx| {
-                fx.add(&MADE, &format!("half {number}"), 1, i64::MIN)?;
-                Ok(11)
-            })
-            .unwrap();
-        assert_eq!(half, 11);
+        half(&mut claim, number);
         tell(Told::Half(number));
         if number == 2 {
             continue; // Its owner goes without a word.
         }
-        let finished = claim.finish(|fx| {
-            fx.add(&MADE, &format!("whole {number}"), 1, i64::MIN)?;
-            Ok(Outcome::succeeded(201).body(vec![7; 40 + number]))
-        });
-        assert_eq!(finished.unwrap().code, 201);
+        whole(claim, number);
         tell(Told::Finished(number));
     }
 }
@@ -119,18 +128,8 @@ fn brought_to_an_end(store: &Store, clock: &ManualClock, number: usize) {
                 if let Stepped::Call(_) = claim.step(&CHARGE).unwrap() {
                     claim.answer(&CHARGE, &7).unwrap();
                 }
-                let half: u32 = claim
-                    .transact("half", |fx| {
-                        fx.add(&MADE, &format!("half {number}"), 1, i64::MIN)?;
-                        Ok(11)
-                    })
-                    .unwrap();
-                assert_eq!(half, 11);
-                let finished = claim.finish(|fx| {
-                    fx.add(&MADE, &format!("whole {number}"), 1, i64::MIN)?;
-                    Ok(Outcome::succeeded(201).body(vec![7; 40 + number]))
-                });
-                let _ = finished.unwrap();
+                half(&mut claim, number);
+                whole(claim, number);
             }
             Begin::Reply(Reply::Replay(finished)) => {
                 assert_eq!(finished.code, 201);

@@ -16,6 +16,8 @@ use std::time::Duration;
 use onecho::{Bytes, Kind, Options, Store, Tenant};
 use serde_json::Value;
 
+use crate::common::{Numbers, seed};
+
 const SHOP: Tenant = Tenant::new("shop");
 const ORDERS: Kind<Bytes> = Kind::raw("order");
 /// Kills in one run of the test.
@@ -27,10 +29,7 @@ const LINE_BYTES: u64 = 125;
 
 #[test]
 fn a_killed_ingest_goes_on_where_it_was_and_every_row_is_there_once() {
-    let seed = std::env::var("ONECHO_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    println!("ONECHO_SEED={seed}");
-    let mut chance = Chance(seed);
+    let mut chance = Numbers::from(seed(u64::from(std::process::id()) << 20));
     let mut kills = 0;
     let mut rounds = 0;
     while kills < KILLS_MIN {
@@ -41,14 +40,14 @@ fn a_killed_ingest_goes_on_where_it_was_and_every_row_is_there_once() {
 }
 
 /// One input from an absent store to a whole one; returns how often the program was killed meanwhile.
-fn round(chance: &mut Chance) -> u32 {
+fn round(chance: &mut Numbers) -> u32 {
     let place = Place::new();
     let mut kills = 0;
     let mut acknowledged = Acknowledged::default();
     for start in 0.. {
         assert!(start < STARTS_MAX, "{STARTS_MAX} starts did not bring it to its end");
         let mut child = place.ingest();
-        if chance.wait_and_kill(&mut child, &place, acknowledged.lines.len()) {
+        if wait_and_kill(chance, &mut child, &place, acknowledged.lines.len()) {
             kills += 1;
             acknowledged.read(&place.output);
             acknowledged.are_in(&place);
@@ -173,44 +172,30 @@ impl Acknowledged {
     }
 }
 
-/// Randomness that replays from its seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ word >> 31) % bound
-    }
-
-    /// Kills the child at a random moment; false if it was done before.
-    fn wait_and_kill(&mut self, child: &mut Child, place: &Place, done: usize) -> bool {
-        let (_nobody, never) = mpsc::channel::<()>();
-        let pause = |span| never.recv_timeout(span).unwrap_err();
-        // Some kills hit the start, whatever it is doing; most hit new work, behind the replays of what is
-        // done.
-        if self.below(4) > 0 {
-            let goal = place.output_bytes() + LINE_BYTES * (done as u64 + self.below(150));
-            while place.output_bytes() < goal && child.try_wait().unwrap().is_none() {
-                pause(Duration::from_micros(200));
-            }
-            pause(Duration::from_micros(self.below(3_000)));
-        } else {
-            pause(Duration::from_micros(self.below(30_000)));
+/// Kills the child at a random moment; false if it was done before.
+fn wait_and_kill(chance: &mut Numbers, child: &mut Child, place: &Place, done: usize) -> bool {
+    let (_nobody, never) = mpsc::channel::<()>();
+    let pause = |span| never.recv_timeout(span).unwrap_err();
+    // Some kills hit the start, whatever it is doing; most hit new work, behind the replays of what is
+    // done.
+    if chance.below(4) > 0 {
+        let goal = place.output_bytes() + LINE_BYTES * (done as u64 + chance.below(150));
+        while place.output_bytes() < goal && child.try_wait().unwrap().is_none() {
+            pause(Duration::from_micros(200));
         }
-        child.kill().unwrap(); // SIGKILL; of a child that has ended it does nothing.
-        let ended = child.wait().unwrap();
-        if ended.code().is_none() {
-            return true;
-        }
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-        assert!(ended.success(), "{ended}: {said}");
-        false
+        pause(Duration::from_micros(chance.below(3_000)));
+    } else {
+        pause(Duration::from_micros(chance.below(30_000)));
     }
+    child.kill().unwrap(); // SIGKILL; of a child that has ended it does nothing.
+    let ended = child.wait().unwrap();
+    if ended.code().is_none() {
+        return true;
+    }
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(ended.success(), "{ended}: {said}");
+    false
 }
 
 fn input() -> PathBuf {

@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::cli::{Ran, Shop};
+use crate::common::{Numbers, seed};
 
 const KILLS: u32 = 200;
 const UNKNOWN: i32 = 123;
@@ -20,10 +21,7 @@ const STARTS_MAX: u32 = 5_000;
 
 #[test]
 fn a_killed_run_never_appends_two_lines_for_one_key() {
-    let seed = std::env::var("ONECHO_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    println!("ONECHO_SEED={seed}");
-    let mut chance = Chance(seed);
+    let mut chance = Numbers::from(seed(u64::from(std::process::id()) << 20));
     let shop = Shop::new();
     // The first one makes the store, which takes longer.
     Ran(run(&shop, "first").output().unwrap()).ends(0);
@@ -63,7 +61,7 @@ fn run(shop: &Shop, key: &str) -> Command {
 }
 
 /// Starts a run and kills it at a random moment; its exit code if it had ended before.
-fn killed(shop: &Shop, key: &str, whole: Duration, chance: &mut Chance) -> Option<i32> {
+fn killed(shop: &Shop, key: &str, whole: Duration, chance: &mut Numbers) -> Option<i32> {
     let mut child = run(shop, key).spawn().unwrap();
     // Some kills hit the opening of the store; most hit the claim, the script, or what is recorded of it.
     let whole = u64::try_from(whole.as_micros()).unwrap();
@@ -114,18 +112,4 @@ fn settle(shop: &Shop, ends: &BTreeMap<String, i32>) -> usize {
 fn lines(shop: &Shop, key: &str) -> usize {
     let log = fs::read_to_string(shop.path("log")).unwrap_or_default();
     log.lines().filter(|line| *line == key).count()
-}
-
-/// Randomness that replays from its seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ word >> 31) % bound
-    }
 }

@@ -152,7 +152,7 @@ fn workers(store: &Store, socket: &Path) -> Workers {
 
 /// The process that is killed. Not a test by itself.
 #[test]
-#[ignore = "the other half of a test: it is started by that and told what to do"]
+#[ignore = "started as a process by each_key_is_charged_once_at_most_and_ends_whatever_is_killed"]
 fn caller() {
     let Ok(place) = std::env::var("ONECHO_TEST_PLACE") else { return };
     let (db, socket) = (Path::new(&place).join("store"), Path::new(&place).join("processor"));
